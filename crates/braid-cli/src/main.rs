@@ -5,6 +5,8 @@
 // These macros panic if the output is closed or full. Use `output` instead.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+#[cfg(feature = "serve")]
+mod access_log;
 mod arguments;
 mod bar;
 mod bench;

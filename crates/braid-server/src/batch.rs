@@ -64,7 +64,7 @@ pub async fn post(service: &Service, request: &Parts, body: &mut Option<Incoming
     let bytes_max = service.limits().batch_bytes;
     upload::check_declared(&request.headers, bytes_max)?;
     // The turn lasts until the commit: the operations and the transaction have a multiple of the body.
-    let (bytes, _turn) = upload::receive_whole(service, body, bytes_max).await?;
+    let (bytes, _turn) = upload::receive_whole(service, &request.headers, body, bytes_max).await?;
     let is_short = bytes.len() <= upload::SMALL_BYTES;
     let operations_max = service.limits().batch_operations;
     let parse = move || parse(&bytes, operations_max);

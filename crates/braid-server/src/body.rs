@@ -1,6 +1,7 @@
 //! Bodies of responses: whole, or produced chunk by chunk as the client takes them.
 
 use crate::{
+    access::Pending,
     live::{Live, Source},
     place::{Pooled, in_pool},
     problem::Problem,
@@ -44,6 +45,8 @@ pub struct Body {
     state: State,
     /// Bytes to send; `None` if unknown.
     left: Option<u64>,
+    /// Reports the request when the body is dropped.
+    access: Option<Box<Pending>>,
 }
 
 impl fmt::Debug for Body {
@@ -59,12 +62,17 @@ impl Body {
 
     pub fn whole(bytes: impl Into<Bytes>) -> Body {
         let bytes = bytes.into();
-        Body { left: Some(bytes.len() as u64), first: Bytes::new(), state: State::Whole(bytes) }
+        Body { left: Some(bytes.len() as u64), first: Bytes::new(), state: State::Whole(bytes), access: None }
+    }
+
+    /// Continues with a producer after the first bytes.
+    pub fn of_producer(first: Bytes, producer: Box<dyn Producer>, len: Option<u64>) -> Body {
+        Body { first, state: State::Idle(producer), left: len, access: None }
     }
 
     /// Returns a body whose chunks after the first may take forever to come. The first may be empty.
     pub fn live(first: Bytes, source: impl Source) -> Body {
-        Body { first, state: State::Live(Live::new(source)), left: None }
+        Body { first, state: State::Live(Live::new(source)), left: None, access: None }
     }
 
     /// Produces the first chunk, so that an error at the beginning becomes an error response.
@@ -76,8 +84,33 @@ impl Body {
         };
         Ok(match in_pool(begin).await?? {
             (_, None) => Body::empty(),
-            (producer, Some(first)) => Body { first, state: State::Idle(producer), left: len },
+            (producer, Some(first)) => Body::of_producer(first, producer, len),
         })
+    }
+
+    /// Returns the bytes that are there already: all of a whole body.
+    pub fn beginning(&self) -> &Bytes {
+        match &self.state {
+            State::Whole(bytes) => bytes,
+            _ => &self.first,
+        }
+    }
+
+    pub fn is_live(&self) -> bool {
+        matches!(self.state, State::Live(_))
+    }
+
+    /// Splits a body that is produced into its first bytes and the producer.
+    pub fn into_producer(self) -> Result<(Bytes, Box<dyn Producer>), Body> {
+        match self.state {
+            State::Idle(producer) => Ok((self.first, producer)),
+            state => Err(Body { state, ..self }),
+        }
+    }
+
+    /// Reports the request when the body is sent or given up.
+    pub fn reported(self, access: Option<Box<Pending>>) -> Body {
+        Body { access, ..self }
     }
 }
 
@@ -99,7 +132,12 @@ impl HttpBody for Body {
                         }));
                     }
                     State::Live(mut live) => match live.poll_chunk(context) {
-                        Poll::Ready(Ok(None)) => return Poll::Ready(None),
+                        Poll::Ready(Ok(None)) => {
+                            if let Some(access) = &mut self.access {
+                                access.sent(0, true);
+                            }
+                            return Poll::Ready(None);
+                        }
                         // The status is sent; the client notices the missing end.
                         Poll::Ready(Err(problem)) => return Poll::Ready(Some(Err(io::Error::other(problem)))),
                         chunk => {
@@ -114,7 +152,12 @@ impl HttpBody for Body {
                             return Poll::Pending;
                         };
                         match done {
-                            Ok((_, Ok(None))) => return Poll::Ready(None),
+                            Ok((_, Ok(None))) => {
+                                if let Some(access) = &mut self.access {
+                                    access.sent(0, true);
+                                }
+                                return Poll::Ready(None);
+                            }
                             Ok((producer, Ok(Some(chunk)))) => {
                                 self.state = State::Idle(producer);
                                 break chunk;
@@ -130,6 +173,10 @@ impl HttpBody for Body {
             mem::take(&mut self.first)
         };
         self.left = self.left.map(|left| left.saturating_sub(chunk.len() as u64));
+        let is_last = self.left == Some(0);
+        if let Some(access) = &mut self.access {
+            access.sent(chunk.len(), is_last);
+        }
         Poll::Ready(Some(Ok(Frame::data(chunk))))
     }
 

@@ -11,6 +11,7 @@
 
 use crate::{
     body::{Body, CHUNK_BYTES},
+    coding::parse_tag,
     connection::{first_of, stopped},
     event_text::{Notation, write_change, write_commit, write_position, write_problem},
     live::Source,
@@ -91,7 +92,7 @@ fn position(headers: &HeaderMap, query: Query<'_>) -> Result<Option<Version>, Pr
 
 /// Parses the text of a version, with or without the quotes of an `ETag`.
 pub fn parse_version(text: &str) -> Option<Version> {
-    Version::from_etag(format!("\"{}\"", text.trim_matches('"')).as_bytes())
+    parse_tag(format!("\"{}\"", text.trim_matches('"')).as_bytes()).map(|(version, _)| version)
 }
 
 fn filter(db: &Db, query: Query<'_>) -> Result<(WatchOptions, Notation), Problem> {

@@ -4,7 +4,10 @@
 //! modification time, so `If-Modified-Since` and `If-Unmodified-Since` are ignored, and a date in
 //! `If-Range` never matches.
 
-use crate::problem::Problem;
+use crate::{
+    coding::{Coding, parse_tag},
+    problem::Problem,
+};
 use braiddb::Version;
 use hyper::{HeaderMap, header, header::HeaderName};
 
@@ -14,6 +17,8 @@ struct Tags {
     is_any: bool,
     strong: Vec<Version>,
     weak: Vec<Version>,
+    /// Those of both that name a coded record.
+    coded: Vec<(Version, Coding)>,
 }
 
 /// The preconditions of a request.
@@ -49,6 +54,18 @@ impl Conditions {
             Some(tags) if tags.has_weakly(present) => Ok(Freshness::NotModified),
             _ => Ok(Freshness::Modified),
         }
+    }
+
+    /// Returns the coding of the stored answer that is still fresh: that of the tag which the client
+    /// gave. `None` for one that is not coded.
+    pub fn fresh_coding(&self, present: Version, accepted: Option<Coding>) -> Option<Coding> {
+        let tags = self.none_matching.as_ref()?;
+        let mut codings = tags.coded.iter().filter(|(version, _)| *version == present).map(|(_, coding)| *coding);
+        codings.clone().find(|coding| Some(*coding) == accepted).or_else(|| {
+            let count = |versions: &[Version]| versions.iter().filter(|version| **version == present).count();
+            let has_bare = count(&tags.strong) + count(&tags.weak) > codings.clone().count();
+            codings.next().filter(|_| !has_bare)
+        })
     }
 
     /// Checks the preconditions of a write.
@@ -128,8 +145,9 @@ impl Tags {
             let inside = tag.strip_prefix(b"\"")?;
             let end = 1 + inside.iter().position(|byte| *byte == b'"')?;
             let (tag, after) = tag.split_at_checked(end + 1)?;
-            if let Some(version) = Version::from_etag(tag) {
+            if let Some((version, coding)) = parse_tag(tag) {
                 if is_weak { &mut self.weak } else { &mut self.strong }.push(version);
+                self.coded.extend(coding.map(|coding| (version, coding)));
             }
             rest = after.trim_ascii_start();
             if !rest.is_empty() && rest[0] != b',' {
@@ -168,7 +186,7 @@ mod tests {
     fn list_of_tags_is_parsed_or_refused() {
         let [a, b, c] = versions();
         let all = tags(&[&format!(" {a},W/{b} , ,\"other, \",")]).unwrap();
-        assert_eq!(all, Tags { is_any: false, strong: vec![a], weak: vec![b] });
+        assert_eq!(all, Tags { is_any: false, strong: vec![a], weak: vec![b], coded: vec![] });
         assert!(all.has_weakly(a) && all.has_weakly(b) && !all.has_weakly(c));
         assert_eq!(tags(&[&a.to_string(), &c.to_string()]).unwrap().strong, [a, c]);
         assert!(tags(&[" * "]).unwrap().is_any);
@@ -184,6 +202,33 @@ mod tests {
             map.append(name.clone(), value.parse().unwrap());
         }
         Conditions::of(&map).unwrap()
+    }
+
+    /// A cache keeps the coded and the plain answer apart by the tag of a 304.
+    #[test]
+    fn fresh_answer_is_that_of_the_tag_given() {
+        let [a, b, _] = versions();
+        let (gzip, zstd) = (Coding::Gzip.tag(a), Coding::Zstd.tag(a));
+        for (list, accepted, fresh) in [
+            (a.to_string(), Some(Coding::Gzip), None),
+            (gzip.clone(), Some(Coding::Gzip), Some(Coding::Gzip)),
+            (format!("W/{gzip}"), None, Some(Coding::Gzip)),
+            (format!("{a}, {gzip}"), None, None),
+            (format!("{a}, {gzip}"), Some(Coding::Gzip), Some(Coding::Gzip)),
+            (format!("{a}, {gzip}"), Some(Coding::Zstd), None),
+            (format!("{gzip}, {zstd}"), Some(Coding::Zstd), Some(Coding::Zstd)),
+            (format!("{}, {a}", Coding::Gzip.tag(b)), Some(Coding::Gzip), None),
+            ("*".to_owned(), Some(Coding::Gzip), None),
+        ] {
+            let given = conditions(&[(header::IF_NONE_MATCH, list.clone())]);
+            assert_eq!(given.of_read(a).unwrap(), Freshness::NotModified, "{list}");
+            assert_eq!(given.fresh_coding(a, accepted), fresh, "{list}");
+        }
+        let matching = conditions(&[(header::IF_MATCH, gzip.clone())]);
+        assert!(matching.of_write(Some(a)).is_ok() && matching.of_write(Some(b)).is_err());
+        let mut ranged = HeaderMap::new();
+        ranged.insert(header::IF_RANGE, gzip.parse().unwrap());
+        assert!(!permits_range(&ranged, a), "the client has coded bytes");
     }
 
     /// If-Match decides first; a weak tag matches in If-None-Match only.

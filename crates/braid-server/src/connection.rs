@@ -7,6 +7,7 @@ use std::{
     future::{Future, poll_fn},
     io::{self, IoSlice},
     mem::MaybeUninit,
+    net::SocketAddr,
     pin::{Pin, pin},
     sync::{
         Arc,
@@ -30,17 +31,54 @@ const LINGER_BYTES: usize = 4 << 20;
 /// Time for a client to take the end of a change stream after a stop.
 const STREAM_END_TIME: Duration = Duration::from_secs(1);
 /// Stands for longer times, which no clock can add.
-const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+pub const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Maximum header fields of a request.
 const HEADERS_MAX: usize = 64;
 
+/// Bytes that may wait in the socket's buffer. More would hide a slow client for as long as
+/// its buffer takes to drain: the system reports room when half of them are sent.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT_BYTES: u32 = 128 << 10;
+
 /// Serves a connection until its end, or until the running request is answered after a stop.
-pub async fn serve(service: Arc<Service>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
-    let limits = service.limits();
+pub async fn serve(service: Arc<Service>, stream: TcpStream, peer: SocketAddr, stop: watch::Receiver<bool>) {
     // Responses are written whole; waiting for more would delay them.
     let _ = stream.set_nodelay(true);
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
     let lingers = Arc::new(AtomicBool::new(false));
-    let io = TokioIo::new(PatientStream::new(stream, limits, Arc::clone(&lingers)));
+    let stream = PatientStream::new(stream, service.limits(), Arc::clone(&lingers));
+    #[cfg(feature = "tls")]
+    if service.tls().is_some() {
+        // On the heap, so that connections without TLS are not larger for it.
+        return Box::pin(serve_encrypted(service, stream, peer, lingers, stop)).await;
+    }
+    serve_http(service, stream, peer, lingers, stop).await;
+}
+
+#[cfg(feature = "tls")]
+async fn serve_encrypted(
+    service: Arc<Service>,
+    stream: PatientStream,
+    peer: SocketAddr,
+    lingers: Arc<AtomicBool>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let Some(tls) = service.tls() else { return };
+    // A connection counts against their limit from its beginning.
+    let Ok(Some(stream)) = first_of(tls.accept(stream, service.limits()), stopped(&mut stop)).await else { return };
+    serve_http(service, stream, peer, lingers, stop).await;
+}
+
+async fn serve_http(
+    service: Arc<Service>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: SocketAddr,
+    lingers: Arc<AtomicBool>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let limits = service.limits();
+    let io = TokioIo::new(stream);
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -53,7 +91,7 @@ pub async fn serve(service: Arc<Service>, stream: TcpStream, mut stop: watch::Re
     let answer = service_fn(move |request| {
         let (service, lingers, streams) = (Arc::clone(&service), Arc::clone(&lingers), Arc::clone(&streams));
         async move {
-            let response = service.answer(request).await;
+            let response = service.answer(request, peer).await;
             if response.headers().contains_key(header::CONNECTION) {
                 lingers.store(true, Ordering::Relaxed);
             }

@@ -3,7 +3,8 @@
 //!
 //! A page in the user's browser can send requests to a loopback address. Two checks refuse them
 //! besides the token: `Host` must name this machine's loopback interface (a page that rebinds its
-//! own DNS name sends that name), and `Origin` must be absent or the same as `Host`.
+//! own DNS name sends that name), and `Origin` must be absent or the same as `Host`. With TLS, any `Host`
+//! is accepted: the browser has checked the certificate for the name, so a rebound one fails earlier.
 
 use crate::{problem::Problem, token::Token};
 use hyper::{
@@ -15,20 +16,21 @@ use std::net::IpAddr;
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Refuses requests for other hosts and from foreign pages.
-pub fn check_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+pub fn check_origin(uri: &Uri, headers: &HeaderMap, is_encrypted: bool) -> Result<(), Problem> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (host, second) = (hosts.next(), hosts.next());
     let (Some(host), None) = (host.and_then(|host| host.to_str().ok()), second) else {
         return Err(Problem::bad_request("a request needs one header Host"));
     };
     let authority = uri.authority().map_or(host, |authority| authority.as_str());
-    if !is_loopback(host) || !is_loopback(authority) {
+    if !is_encrypted && (!is_loopback(host) || !is_loopback(authority)) {
         let detail = "the server answers only for localhost, 127.0.0.1 and [::1]: use one of these in the URL";
         return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "Misdirected request", detail));
     }
+    let scheme: &[u8] = if is_encrypted { b"https://" } else { b"http://" };
     let is_own = |origin: &HeaderValue| {
         let origin = origin.as_bytes();
-        origin.strip_prefix(b"http://").is_some_and(|origin| origin.eq_ignore_ascii_case(host.as_bytes()))
+        origin.strip_prefix(scheme).is_some_and(|origin| origin.eq_ignore_ascii_case(host.as_bytes()))
     };
     let is_near = |site: &HeaderValue| matches!(site.as_bytes(), b"same-origin" | b"none");
     if headers.get(header::ORIGIN).is_some_and(|origin| !is_own(origin))
@@ -104,7 +106,20 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_static(value));
         }
-        check_origin(&Uri::from_static("/trees"), &map)
+        check_origin(&Uri::from_static("/trees"), &map, false)
+    }
+
+    #[test]
+    fn encrypted_request_needs_the_origin_of_its_host() {
+        let check = |host: &'static str, origin: &'static str| {
+            let mut map = HeaderMap::new();
+            map.insert("host", HeaderValue::from_static(host));
+            map.insert("origin", HeaderValue::from_static(origin));
+            check_origin(&Uri::from_static("/trees"), &map, true).is_ok()
+        };
+        assert!(check("db.example:8443", "https://db.example:8443"));
+        assert!(!check("db.example:8443", "http://db.example:8443"));
+        assert!(!check("db.example:8443", "https://evil.example"));
     }
 
     #[test]
@@ -125,6 +140,6 @@ mod tests {
         let absolute = Uri::from_static("http://evil.example/trees");
         let mut map = HeaderMap::new();
         map.insert("host", HeaderValue::from_static("localhost"));
-        assert!(check_origin(&absolute, &map).is_err());
+        assert!(check_origin(&absolute, &map, false).is_err());
     }
 }

@@ -24,12 +24,16 @@
 //! # }
 //! ```
 
+mod access;
 mod backup;
 mod batch;
 mod body;
 mod changes;
+mod coding;
+mod compress;
 mod conditions;
 mod connection;
+mod decompress;
 mod event_text;
 mod guard;
 mod json;
@@ -55,12 +59,19 @@ mod service;
 mod snapshots;
 mod stats;
 mod store;
+#[cfg(feature = "tls")]
+mod tls;
 mod token;
 mod trees;
 mod turns;
 mod upload;
+#[cfg(feature = "tls")]
+mod validity;
 
+pub use access::{Access, AccessLog};
 pub use options::{Limits, Options};
 pub use rules::Rules;
 pub use server::{Server, Stopper};
 pub use store::Store;
+#[cfg(feature = "tls")]
+pub use tls::Tls;

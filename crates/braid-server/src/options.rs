@@ -1,6 +1,8 @@
 //! Options and limits of a server.
 
-use crate::rules::Rules;
+#[cfg(feature = "tls")]
+use crate::tls::Tls;
+use crate::{access::AccessLog, rules::Rules};
 use std::{sync::Arc, time::Duration};
 
 /// Options of a [`Server`](crate::Server).
@@ -12,6 +14,9 @@ pub struct Options {
     pub(crate) limits: Limits,
     pub(crate) rules: Option<Arc<dyn Rules>>,
     pub(crate) name: Option<String>,
+    pub(crate) access: Option<Arc<dyn AccessLog>>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<Tls>,
 }
 
 impl Options {
@@ -44,6 +49,35 @@ impl Options {
     pub fn rules(self, rules: impl Rules + 'static) -> Options {
         Options { rules: Some(Arc::new(rules)), ..self }
     }
+
+    /// Reports each request to a log. Requests that are not HTTP, and failed handshakes, are not reported.
+    pub fn access_log(self, log: Arc<dyn AccessLog>) -> Options {
+        Options { access: Some(log), ..self }
+    }
+
+    /// Encrypts all connections, and permits to listen at other addresses than loopback ones. Then
+    /// the certificate's names replace the check of `Host`.
+    ///
+    /// ```no_run
+    /// use braid_server::{Options, Tls};
+    ///
+    /// # fn main() -> std::io::Result<()> {
+    /// let tls = Tls::from_pem(&std::fs::read("db.pem")?, &std::fs::read("db.key")?)?;
+    /// let options = Options::new().tls(tls);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn tls(self, tls: Tls) -> Options {
+        Options { tls: Some(tls), ..self }
+    }
+
+    pub(crate) fn is_encrypted(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        false
+    }
 }
 
 /// Limits that protect the process from its clients.
@@ -64,6 +98,11 @@ pub struct Limits {
     /// Maximum bodies of more than 64 KiB that are received at once. Each takes up to 10 MiB of
     /// memory, and a batch its size. Further ones wait.
     pub uploads: usize,
+    /// Maximum responses that are compressed at once, with about 1 MiB of memory each. Further ones
+    /// are sent as they are.
+    pub codings: usize,
+    /// Maximum time for the handshake of TLS.
+    pub handshake_time: Duration,
     /// Maximum time for the head of a request, also after the previous response.
     pub head_time: Duration,
     /// Time that a connection may wait for its client during a body, besides the time that its bytes
@@ -97,6 +136,8 @@ impl Default for Limits {
             batch_bytes: 16 << 20,
             batch_operations: 100_000,
             uploads: 16,
+            codings: 32,
+            handshake_time: Duration::from_secs(10),
             head_time: Duration::from_secs(30),
             patience: Duration::from_secs(30),
             rate_min: 16 << 10,

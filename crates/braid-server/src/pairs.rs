@@ -60,7 +60,7 @@ pub async fn put(
     record::check_coding(&request.headers)?;
     let key = service.key(key, query)?.into_owned();
     upload::check_declared(&request.headers, VALUE_BYTES_MAX)?;
-    let (value, _turn) = upload::receive_whole(service, body, VALUE_BYTES_MAX).await?;
+    let (value, _turn) = upload::receive_whole(service, &request.headers, body, VALUE_BYTES_MAX).await?;
     let (db, checks) = (service.db(), service.checks().clone());
     let write = move || {
         checks.of_pairs(&db, &tree)?;

@@ -2,7 +2,9 @@
 
 use crate::{
     body::{Body, CHUNK_BYTES, Producer},
+    coding::Coding,
     conditions::{Conditions, Freshness, permits_range},
+    decompress,
     opened::Opened,
     pairs,
     problem::Problem,
@@ -31,6 +33,8 @@ use std::{
 
 /// Maximum tries of a conditional write that conflicts. Each conflict is a write of the same key.
 const TRIES_MAX: u32 = 20;
+/// Read-ahead of a large value: the memory that a slow client keeps.
+const READ_AHEAD_BYTES: u64 = 128 << 10;
 
 /// When the record expires: Unix time in microseconds.
 const EXPIRES: HeaderName = HeaderName::from_static("braid-expires-us");
@@ -55,7 +59,7 @@ fn look_up(tree: &Tree, key: &[u8], is_read: bool) -> Result<Option<Found>, Prob
     let value = match usize::try_from(len) {
         _ if !is_read => Stored::Small(Bytes::new()),
         Ok(small) if small <= SMALL_BYTES => Stored::Small(reader.read_range(0..len)?.into()),
-        _ => Stored::Large(Box::new(reader)),
+        _ => Stored::Large(Box::new(reader.with_read_ahead(READ_AHEAD_BYTES))),
     };
     Ok(Some(Found { version, expires, len, value }))
 }
@@ -89,6 +93,9 @@ pub async fn get(service: &Service, request: &Parts, name: &str, key: &str) -> A
         to.insert(EXPIRES, unix_us(expires));
     }
     if freshness == Freshness::NotModified {
+        if let Some(coding) = conditions.fresh_coding(found.version, Coding::accepted(headers)) {
+            to.insert(header::ETAG, ascii(coding.tag(found.version)));
+        }
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         return Ok(response);
     }
@@ -171,7 +178,7 @@ pub async fn put(service: &Service, request: &Parts, body: &mut Option<Incoming>
     };
     let query = Query::of(request.uri.query(), &["codec", "ttl"])?;
     let ttl = query.seconds("ttl")?;
-    check_coding(&request.headers)?;
+    let is_coded = check_coding(&request.headers)?;
     let conditions = Arc::new(Conditions::of(&request.headers)?);
     let key = Arc::<[u8]>::from(&*service.key(key, query)?);
     upload::check_declared(&request.headers, upload::value_bytes_max(service, &tree))?;
@@ -186,7 +193,7 @@ pub async fn put(service: &Service, request: &Parts, body: &mut Option<Incoming>
         };
         service.place().run(check).await??;
     }
-    let (value, _turn) = upload::receive(service, &tree, &key, body).await?;
+    let (value, _turn) = upload::receive(service, &tree, &key, &request.headers, body).await?;
     let mut value = Some(value);
     for _ in 0..TRIES_MAX {
         let given = match &value {
@@ -207,7 +214,10 @@ pub async fn put(service: &Service, request: &Parts, body: &mut Option<Incoming>
             Ok(sequence) => {
                 let status = if is_new { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
                 let mut response = new_response(status, Body::empty());
-                response.headers_mut().insert(header::ETAG, etag(service.db().version_of(sequence)));
+                // RFC 9110, section 9.3.4: the bytes that were sent are not those of the record.
+                if !is_coded {
+                    response.headers_mut().insert(header::ETAG, etag(service.db().version_of(sequence)));
+                }
                 return Ok(response);
             }
             Err(error) if error.is_conflict() => {}
@@ -223,16 +233,12 @@ pub fn conflict() -> Problem {
         .with_header(header::RETRY_AFTER, HeaderValue::from_static("0"))
 }
 
-/// Values are stored as they come: without parts and without a coding to remember.
-pub fn check_coding(headers: &HeaderMap) -> Result<(), Problem> {
+/// Values are stored whole and decoded. Returns whether the body has a coding.
+pub fn check_coding(headers: &HeaderMap) -> Result<bool, Problem> {
     if headers.contains_key(header::CONTENT_RANGE) {
         return Err(Problem::bad_request("a PUT replaces the whole value: leave out Content-Range"));
     }
-    if headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
-        let detail = "the server stores no Content-Encoding: send the bytes without one";
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Unsupported coding", detail));
-    }
-    Ok(())
+    Ok(decompress::coding_of(headers)?.is_some())
 }
 
 /// A value to apply.

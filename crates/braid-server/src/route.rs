@@ -34,6 +34,25 @@ const FIXED: [(&str, Route<'static>); 10] = [
 ];
 
 impl Route<'_> {
+    /// Returns the path without names and keys.
+    pub fn pattern(self) -> &'static str {
+        match self {
+            Route::Health => "/health",
+            Route::Ready => "/ready",
+            Route::Metrics => "/metrics",
+            Route::Stats => "/stats",
+            Route::Page(_) => "/page/{file}",
+            Route::Batch => "/batch",
+            Route::Changes => "/changes",
+            Route::Backup => "/backup",
+            Route::OpenApi => "/openapi.json",
+            Route::Trees => "/trees",
+            Route::Tree(_) => "/trees/{tree}",
+            Route::Scan(_) => "/trees/{tree}/",
+            Route::Record(..) => "/trees/{tree}/{key}",
+        }
+    }
+
     /// A key is all of the path after the tree's name: slashes belong to it.
     pub fn of(path: &str) -> Option<Route<'_>> {
         if let Some(inside) = path.strip_prefix("/trees/") {

@@ -26,7 +26,7 @@ const POOL_THREADS: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const TICK: Duration = Duration::from_secs(1);
 
-/// An HTTP server on a loopback address.
+/// An HTTP server. Its address is a loopback one, unless it has TLS.
 ///
 /// [`Server::bind`] listens, so clients may connect; [`Server::run`] answers them.
 pub struct Server {
@@ -56,12 +56,13 @@ impl Stopper {
 }
 
 impl Server {
-    /// Listens at a loopback address; port 0 chooses a free one. Refuses other addresses: the
-    /// protocol is not encrypted.
+    /// Listens at an address; port 0 chooses a free one. Refuses addresses other than loopback ones
+    /// if the options have no TLS.
     pub fn bind(address: SocketAddr, store: Store, options: Options) -> io::Result<Server> {
-        if !address.ip().is_loopback() {
+        if !address.ip().is_loopback() && !options.is_encrypted() {
             let message = format!(
-                "{} is not a loopback address: listen at 127.0.0.1 or [::1], and reach it through SSH or a proxy with TLS",
+                "{} is not a loopback address: give a TLS certificate, or listen at 127.0.0.1 or [::1] and reach \
+                 it through SSH or a proxy with TLS",
                 address.ip()
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
@@ -128,8 +129,8 @@ impl Server {
             loop {
                 let Ok(turn) = Arc::clone(&turns).acquire_owned().await else { return };
                 match listener.accept().await {
-                    Ok((stream, _)) => {
-                        let served = connection::serve(Arc::clone(&self.service), stream, self.stop.subscribe());
+                    Ok((stream, peer)) => {
+                        let served = connection::serve(Arc::clone(&self.service), stream, peer, self.stop.subscribe());
                         tokio::spawn(async move {
                             served.await;
                             drop(turn);

@@ -1,9 +1,14 @@
 //! The service: shared state, checks of each request, and the handler of each resource.
 
+#[cfg(feature = "tls")]
+use crate::tls::Tls;
 use crate::{
+    access::{AccessLog, Pending},
     backup, batch,
     body::Body,
-    changes, guard,
+    changes,
+    compress::compress,
+    guard,
     load::{Kind, Load},
     metrics,
     monitor::Monitor,
@@ -29,13 +34,14 @@ use braiddb::Db;
 use braiddb_typed::text as tuple_text;
 use hyper::{
     Method, Request, Response, StatusCode,
-    body::Incoming,
+    body::{Body as _, Incoming},
     header::{self, HeaderValue},
     http::request::Parts,
 };
 use std::{
     borrow::Cow,
     io,
+    net::SocketAddr,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -60,6 +66,11 @@ pub struct Service {
     checks: Checks,
     uploads: Semaphore,
     uploads_max: usize,
+    codings: Arc<Semaphore>,
+    access: Option<Arc<dyn AccessLog>>,
+    #[cfg(feature = "tls")]
+    tls: Option<Tls>,
+    is_encrypted: bool,
     /// Held while a tree is created or dropped, so that the preconditions hold.
     tree_changes: Arc<Mutex<()>>,
     snapshots: Arc<Snapshots>,
@@ -74,7 +85,8 @@ pub struct Service {
 
 impl Service {
     pub fn new(store: Store, options: Options, workers: usize) -> io::Result<Service> {
-        let Options { token, write, limits, rules, name } = options;
+        let is_encrypted = options.is_encrypted();
+        let Options { token, write, limits, rules, name, access, .. } = options;
         if write && store.is_follower() {
             let message = "a follower cannot write: serve the database of its owner, or without `write`";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
@@ -89,6 +101,11 @@ impl Service {
             checks: Checks::new(rules),
             uploads: Semaphore::new(uploads_max),
             uploads_max,
+            codings: Arc::new(Semaphore::new(limits.codings.min(Semaphore::MAX_PERMITS))),
+            access,
+            #[cfg(feature = "tls")]
+            tls: options.tls,
+            is_encrypted,
             tree_changes: Arc::default(),
             snapshots: Arc::new(Snapshots::new(&limits)?),
             streams: Turns::new(limits.streams),
@@ -119,6 +136,16 @@ impl Service {
 
     pub fn running_uploads(&self) -> u64 {
         self.uploads_max.saturating_sub(self.uploads.available_permits()) as u64
+    }
+
+    /// Turns of responses that are compressed.
+    pub fn codings(&self) -> &Arc<Semaphore> {
+        &self.codings
+    }
+
+    #[cfg(feature = "tls")]
+    pub fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
     }
 
     pub fn checks(&self) -> &Checks {
@@ -182,17 +209,19 @@ impl Service {
     }
 
     /// Answers a request.
-    pub async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    pub async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<Body> {
         let (request, body) = request.into_parts();
+        let access = self.access.as_ref().map(|log| Pending::new(log, &request, peer));
         let mut body = Some(body);
         let began = Instant::now();
-        let mut response = self.handle(&request, &mut body).await.unwrap_or_else(|problem| {
+        let response = self.handle(&request, &mut body).await.unwrap_or_else(|problem| {
             self.monitor.note(&problem);
             problem.into_response()
         });
         if let Some(kind) = Kind::of(Route::of(request.uri.path()), request.method.as_str()) {
             self.load.note(kind, began.elapsed());
         }
+        let mut response = compress(self, &request, response).await;
         // A handler leaves a body that it did not receive whole.
         let is_given_up = response.status() == StatusCode::REQUEST_TIMEOUT;
         if let Some(unread) = body
@@ -210,12 +239,14 @@ impl Service {
         if let Some(count) = self.responses.get(class) {
             count.fetch_add(1, Ordering::Relaxed);
         }
-        response
+        let Some(mut access) = access else { return response };
+        access.answered(response.status(), !response.body().is_end_stream());
+        response.map(|body| body.reported(Some(access)))
     }
 
     /// Takes the body if the resource needs it.
     async fn handle(&self, request: &Parts, body: &mut Option<Incoming>) -> Answer {
-        guard::check_origin(&request.uri, &request.headers)?;
+        guard::check_origin(&request.uri, &request.headers, self.is_encrypted)?;
         let route = Route::of(request.uri.path());
         if !matches!(route, Some(Route::Health | Route::Ready | Route::Page(_))) {
             guard::check_token(&self.token, &request.headers)?;

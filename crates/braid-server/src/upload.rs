@@ -1,8 +1,10 @@
-//! Bodies of requests: a small one whole, a large value chunk by chunk into blob files.
+//! Bodies of requests: a small one whole, a large value chunk by chunk into blob files. Coded ones
+//! are decoded on the way.
 
 use crate::{
     body::CHUNK_BYTES,
     connection::Patience,
+    decompress::{self, Decoder, Step},
     place::{DropInPool, in_pool},
     problem::Problem,
     service::Service,
@@ -56,7 +58,8 @@ fn declared_len(headers: &HeaderMap) -> Option<u64> {
 
 /// Returns whether a body is so short by its declared length that a refusal may wait for it.
 pub fn is_declared_short(headers: &HeaderMap) -> bool {
-    declared_len(headers).is_some_and(|len| len <= SMALL_BYTES as u64)
+    let is_coded = headers.contains_key(header::CONTENT_ENCODING);
+    !is_coded && declared_len(headers).is_some_and(|len| len <= SMALL_BYTES as u64)
 }
 
 /// Refuses a body by its declared length, before the client sends it.
@@ -73,17 +76,55 @@ fn too_large(bytes_max: u64) -> Problem {
 struct Receiver<'b> {
     body: &'b mut Option<Incoming>,
     received: u64,
+    /// Limits the bytes received, and those decoded.
     bytes_max: u64,
     patience: Patience,
+    decoder: Option<Decoder>,
+    decoded: u64,
 }
 
 impl<'b> Receiver<'b> {
     fn new(service: &Service, body: &'b mut Option<Incoming>, bytes_max: u64) -> Receiver<'b> {
-        Receiver { body, received: 0, bytes_max, patience: Patience::new(service.limits()) }
+        let patience = Patience::new(service.limits());
+        Receiver { body, received: 0, bytes_max, patience, decoder: None, decoded: 0 }
     }
 
-    /// Returns the next part of the body, or `None` at its end.
+    /// Decodes a body that has a coding. Returns the turn that it takes, since its decoder has a window of
+    /// up to 8 MiB.
+    async fn decode<'s>(
+        &mut self,
+        service: &'s Service,
+        headers: &HeaderMap,
+    ) -> Result<Option<SemaphorePermit<'s>>, Problem> {
+        let Some(coding) = decompress::coding_of(headers)? else { return Ok(None) };
+        let turn = turn(service).await?;
+        let decoder = Decoder::new(coding);
+        self.decoder = Some(decoder.map_err(|_| Problem::busy("there is no memory to decode the body: try again"))?);
+        Ok(Some(turn))
+    }
+
+    /// Returns the next part of the body, decoded, or `None` at its end.
     async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        let Some(mut decoder) = self.decoder.take() else { return self.next_received().await };
+        loop {
+            match decoder.step()? {
+                Step::NeedsInput => decoder.feed(self.next_received().await?),
+                Step::Ended => return Ok(None),
+                Step::Bytes(bytes) => {
+                    self.decoded += bytes.len() as u64;
+                    if self.decoded > self.bytes_max {
+                        return Err(too_large(self.bytes_max));
+                    }
+                    self.decoder = Some(decoder);
+                    // A small body may have many parts: lets other tasks run.
+                    tokio::task::yield_now().await;
+                    return Ok(Some(bytes));
+                }
+            }
+        }
+    }
+
+    async fn next_received(&mut self) -> Result<Option<Bytes>, Problem> {
         loop {
             let Some(body) = self.body.as_mut() else { return Ok(None) };
             let began = Instant::now();
@@ -138,14 +179,19 @@ pub async fn receive<'s>(
     service: &'s Service,
     tree: &Tree,
     key: &[u8],
+    headers: &HeaderMap,
     body: &mut Option<Incoming>,
 ) -> Result<Received<'s, Value>, Problem> {
     let mut receiver = Receiver::new(service, body, value_bytes_max(service, tree));
+    let early_turn = receiver.decode(service, headers).await?;
     let mut chunk = Vec::new();
     if receiver.fill(&mut chunk, SMALL_BYTES + 1).await? {
         return Ok((Value::Small(chunk.into()), None));
     }
-    let turn = turn(service).await?;
+    let turn = match early_turn {
+        Some(turn) => turn,
+        None => turn(service).await?,
+    };
     if guard::checks_values(tree.options().codec) {
         receiver.fill(&mut chunk, usize::MAX).await?;
         return Ok((Value::Small(chunk.into()), Some(turn)));
@@ -200,15 +246,20 @@ pub async fn discard(service: &Service, headers: &HeaderMap, body: Incoming) -> 
 /// Receives a body whole.
 pub async fn receive_whole<'s>(
     service: &'s Service,
+    headers: &HeaderMap,
     body: &mut Option<Incoming>,
     bytes_max: u64,
 ) -> Result<Received<'s, Vec<u8>>, Problem> {
     let mut receiver = Receiver::new(service, body, bytes_max);
+    let early_turn = receiver.decode(service, headers).await?;
     let mut bytes = Vec::new();
     if receiver.fill(&mut bytes, CHUNK_BYTES).await? {
         return Ok((bytes, None));
     }
-    let turn = turn(service).await?;
+    let turn = match early_turn {
+        Some(turn) => turn,
+        None => turn(service).await?,
+    };
     receiver.fill(&mut bytes, usize::MAX).await?;
     Ok((bytes, Some(turn)))
 }

@@ -12,7 +12,8 @@ use crate::notation::parse_size;
 pub struct ServeArguments {
     /// The database
     pub db: PathBuf,
-    /// Loopback address and port to listen at; port 0 chooses a free one
+    /// Address and port to listen at; port 0 chooses a free one. Other addresses than loopback ones
+    /// need TLS
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
     /// Bearer token that requests must have, of at least 16 characters [default: that of the
@@ -28,6 +29,18 @@ pub struct ServeArguments {
     /// connect again
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "write")]
     pub keep: Option<u64>,
+    /// Encrypt all connections (TLS) with the certificate in this PEM file, followed by its issuers'
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// PEM file with the certificate's private key
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Append a line of JSON for each request to a file; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Log paths too, which have names of trees, and keys
+    #[arg(long, requires = "log")]
+    pub log_keys: bool,
     #[command(flatten)]
     pub open: OpenArguments,
 }

@@ -1,9 +1,9 @@
 //! `braid serve`
 
-use std::{env::VarError, io, path::Path, time::Duration};
+use std::{env::VarError, fs, io, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
-use braid_server::{Options, Rules, Server, Stopper, Store};
+use braid_server::{Options, Rules, Server, Stopper, Store, Tls};
 use braiddb::Db;
 
 use super::{
@@ -11,6 +11,7 @@ use super::{
     tree_names::{is_index_of, owner_of_index, refuse_own_tree},
 };
 use crate::{
+    access_log::AccessFile,
     arguments::ServeArguments,
     exit::{OK, text_of, usage},
     import::Indexes,
@@ -25,6 +26,13 @@ const REFRESH: Duration = Duration::from_millis(100);
 
 pub fn serve(arguments: &ServeArguments) -> Result<u8> {
     check_directory(&arguments.db)?;
+    let tls = match (&arguments.tls_cert, &arguments.tls_key) {
+        (Some(certificate), Some(key)) => Some(read_tls(certificate, key)?),
+        _ => None,
+    };
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let log =
+        arguments.log.as_deref().map(|path| AccessFile::open(path, arguments.log_keys)).transpose()?.map(Arc::new);
     let open = || match arguments.keep {
         Some(bytes) => Ok(builder(&arguments.open).create(false).log_retention(bytes).open(&arguments.db)?),
         None => open_for_writing(&arguments.db, &arguments.open),
@@ -40,22 +48,28 @@ pub fn serve(arguments: &ServeArguments) -> Result<u8> {
     let is_given = given.is_some();
     let options = Options::new().write(arguments.write).rules(ImportRules).name(name_of(&arguments.db));
     let options = given.into_iter().fold(options, Options::token);
+    let options = tls.into_iter().fold(options, Options::tls);
+    let options = log.iter().fold(options, |options, log| options.access_log(Arc::clone(log) as _));
     let server = Server::bind(arguments.listen, store, options).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => usage(error.to_string()),
         _ => anyhow::Error::new(error).context(format!("cannot listen at {}", arguments.listen)),
     })?;
     stop_on_signal(server.stopper())?;
     let access = if arguments.write { "for reading and writing" } else { "for reading" };
-    note!("braid: serving {} {access} at http://{}/trees", arguments.db.display(), server.address());
+    note!("braid: serving {} {access} at {scheme}://{}/trees", arguments.db.display(), server.address());
     match is_given {
-        true => note!("braid: page http://{}/", server.address()),
+        true => note!("braid: page {scheme}://{}/", server.address()),
         false => {
             note!("braid: token {}", server.token());
             // Browsers keep the fragment to themselves.
-            note!("braid: page http://{}/#token={}", server.address(), server.token());
+            note!("braid: page {scheme}://{}/#token={}", server.address(), server.token());
         }
     }
-    server.run().context("the server failed")?;
+    let served = server.run();
+    if let Some(log) = log {
+        log.finish();
+    }
+    served.context("the server failed")?;
     if let Some(db) = db {
         db.close()?;
     }
@@ -67,6 +81,13 @@ pub fn serve(arguments: &ServeArguments) -> Result<u8> {
 fn name_of(path: &Path) -> String {
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     whole.file_name().map_or_else(|| whole.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+fn read_tls(certificate: &Path, key: &Path) -> Result<Tls> {
+    let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let (certificate_text, key_text) = (read(certificate)?, read(key)?);
+    Tls::from_pem(&certificate_text, &key_text)
+        .map_err(|error| usage(format!("cannot use {} with {} for TLS: {error}", certificate.display(), key.display())))
 }
 
 fn token_of_environment() -> Result<Option<String>> {

@@ -32,7 +32,7 @@ impl Served {
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         stderr.read_line(&mut line).unwrap();
-        let address = line.trim_end().rsplit_once("http://").and_then(|(_, url)| url.strip_suffix("/trees"));
+        let address = line.trim_end().rsplit_once("://").and_then(|(_, url)| url.strip_suffix("/trees"));
         let address = address.unwrap_or_else(|| panic!("no address: {line}")).parse().unwrap();
         Served { child, stderr, address }
     }
@@ -55,6 +55,16 @@ fn try_ask(address: SocketAddr, method: &str, path: &str, token: &str, body: &st
     stream.read_to_string(&mut reply).ok()?;
     let (head, body) = reply.split_once("\r\n\r\n")?;
     Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+}
+
+#[cfg(unix)]
+impl Served {
+    /// Stops the server in order.
+    fn end(mut self) {
+        let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+    }
 }
 
 impl Drop for Served {
@@ -205,6 +215,56 @@ fn unusable_arguments_are_refused() {
     place.fails(2, "serve db --listen localhost");
 }
 
+/// Returns the path of a certificate or a key that is made for tests.
+fn of_tests(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../braid-server/tests/fixtures/tls").join(name).display().to_string()
+}
+
+#[test]
+fn unusable_certificates_are_refused() {
+    let place = with_tree();
+    let serve = |options: &str| format!("serve db --listen 127.0.0.1:0 {options}");
+    let (certificate, key) = (of_tests("server.pem"), of_tests("server.key"));
+    place.fails(2, &serve(&format!("--tls-cert {certificate}")));
+    place.fails(2, &serve(&format!("--tls-key {key}")));
+    let refused = place.fails(4, &serve(&format!("--tls-cert absent.pem --tls-key {key}")));
+    assert!(refused.contains("cannot read absent.pem"), "{refused}");
+    let refused = place.fails(2, &serve(&format!("--tls-cert {certificate} --tls-key {}", of_tests("other.key"))));
+    assert!(refused.contains("does not belong") && refused.contains("other.key"), "{refused}");
+    let refused = place.fails(2, &serve(&format!("--tls-cert {0}.pem --tls-key {0}.key", of_tests("expired"))));
+    assert!(refused.contains("expired") && refused.contains("renew"), "{refused}");
+}
+
+#[cfg(unix)]
+#[test]
+fn access_log_has_a_line_per_request() {
+    let place = with_tree();
+    for (options, has_keys) in [("", false), (" --log-keys", true)] {
+        let served = Served::start(&place, &format!("db --write --log access.log{options}"), Some(TOKEN));
+        served.ask("GET", "/trees/t/first", TOKEN, "");
+        served.ask("PUT", "/trees/t/second", "wrong-token-of-a-client", "secret value");
+        served.end();
+        let log = fs::read_to_string(place.path("access.log")).unwrap();
+        assert!(!log.contains("token") && !log.contains("secret"), "{log}");
+        let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        // The second server appends.
+        let [get, put] = &lines[lines.len() - 2..] else { panic!("{log}") };
+        assert_eq!(lines.len(), if has_keys { 4 } else { 2 });
+        assert_eq!(
+            (&get["method"], &get["route"], &get["status"]),
+            (&"GET".into(), &"/trees/{tree}/{key}".into(), &200.into())
+        );
+        assert_eq!((&put["method"], &put["status"], &get["bytes"]), (&"PUT".into(), &401.into(), &1.into()));
+        assert!(get["micros"].is_u64() && get.get("cut").is_none());
+        assert!(get["peer"].as_str().unwrap().starts_with("127.0.0.1:"));
+        assert!(get["time"].as_str().unwrap().starts_with("20") && get["time"].as_str().unwrap().ends_with('Z'));
+        assert_eq!(get["target"].as_str(), has_keys.then_some("/trees/t/first"));
+    }
+    let refused = place.fails(4, "serve db --listen 127.0.0.1:0 --log absent/access.log");
+    assert!(refused.contains("absent/access.log"), "{refused}");
+    place.fails(2, "serve db --listen 127.0.0.1:0 --log-keys");
+}
+
 /// The story: a PUT over HTTP left the indexes of `braid import` outdated, and a DELETE of the tree left
 /// them behind.
 #[test]
@@ -321,11 +381,17 @@ fn sessions_of_the_page_run() {
     const MARK: &str = "----- next command -----";
     let place = Workplace::with_database();
     let served = Served::start(&place, "db --write", Some(TOKEN));
+    let (certificate, key) = (of_tests("server.pem"), of_tests("server.key"));
+    place.ok("create encrypted");
+    place.ok("put encrypted greetings hello world");
+    let tls = format!("encrypted --tls-cert {certificate} --tls-key {key}");
+    let encrypted = Served::start(&place, &tls, Some(TOKEN));
     let steps = steps_of_page();
     assert!(steps.len() > 15, "only {} commands", steps.len());
     let script: String = steps.iter().map(|step| format!("{}\necho '{MARK}'\n", step.command)).collect();
     let mut shell = Command::new("sh");
     shell.current_dir(place.path("")).env("URL", format!("http://{}", served.address)).env("TOKEN", TOKEN);
+    shell.env("TLS_URL", format!("https://localhost:{}", encrypted.address.port())).env("CERT", certificate);
     let mut shell = common::spawn(shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()));
     shell.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
     let output = shell.wait_with_output().unwrap();

@@ -127,9 +127,9 @@ fn download_that_the_server_ends_is_no_whole_response() {
     let mut slow = server.connect_narrowly();
     slow.send_head("GET", "/backup", &[]);
     slow.read_head().unwrap();
+    let mut dump = slow.read_chunk().unwrap().unwrap();
     server.stop();
     server.ended();
-    let mut dump = Vec::new();
     let error = loop {
         match slow.read_chunk() {
             Ok(chunk) => dump.extend(chunk.expect("the response has an end")),

@@ -151,6 +151,36 @@ fn client_that_takes_bytes_steadily_gets_all() {
     }
 }
 
+/// The story: the system's buffers took megabytes for a client, and reported room when half were
+/// sent. So a client a little above the least rate seemed to stand still, and was given up.
+#[cfg(target_os = "linux")]
+#[test]
+fn client_just_above_the_least_rate_gets_all() {
+    let db = Db::in_memory().unwrap();
+    let tree = db.tree("t").unwrap();
+    tree.put_stream("large", std::io::repeat(7).take(30_000_000)).unwrap();
+    let server = Running::limited(&db, |limits| {
+        limits.patience = 8 * SHORT;
+        limits.rate_min = 256 << 10;
+    });
+    let mut client = server.connect();
+    client.send("GET", "/trees/t/large", &[], b"");
+    client.read_head().unwrap();
+    let began = std::time::Instant::now();
+    let mut part = vec![0; 32 << 10];
+    let mut taken = 0;
+    // 1.25 times the rate, for longer than the client's patience and the buffers last.
+    while began.elapsed() < 60 * SHORT {
+        client.stream.read_exact(&mut part).unwrap();
+        taken += part.len();
+        let due = Duration::from_secs_f64(taken as f64 / (320 << 10) as f64);
+        std::thread::sleep(due.saturating_sub(began.elapsed()));
+    }
+    let mut rest = Vec::new();
+    client.stream.by_ref().take((30_000_000 - taken) as u64).read_to_end(&mut rest).unwrap();
+    assert_eq!(taken + rest.len(), 30_000_000);
+}
+
 #[test]
 fn connection_over_the_limit_waits_for_another_to_end() {
     let db = Db::in_memory().unwrap();

@@ -1,9 +1,11 @@
 //! Tests of the service over real sockets.
 
+mod access;
 mod backups;
 mod batches;
 mod changes;
 mod client;
+mod codings;
 mod disk;
 mod limits;
 mod page;
@@ -14,4 +16,5 @@ mod safety;
 mod scans;
 mod shutdown;
 mod streams;
+mod tls;
 mod trees;
