@@ -141,6 +141,21 @@ fn download_that_the_server_ends_is_no_whole_response() {
     db.close().unwrap();
 }
 
+/// The dump fails after its first parts, since the program closes the database.
+#[test]
+fn failed_dump_is_no_whole_response() {
+    let db = Db::in_memory().unwrap();
+    fill(&db, 12_000);
+    let server = Running::writable(&db);
+    let mut slow = server.connect_narrowly();
+    slow.send_head("GET", "/backup", &[]);
+    slow.read_head().unwrap();
+    db.close().unwrap();
+    while let Ok(chunk) = slow.read_chunk() {
+        assert!(chunk.is_some(), "the response has an end");
+    }
+}
+
 #[test]
 fn description_is_served() {
     let db = Db::in_memory().unwrap();

@@ -344,8 +344,10 @@ fn position_that_is_gone_gets_410() {
 
     // Of another database, and of a commit that is not there.
     let other = Db::in_memory().unwrap();
-    let foreign = other.version_of(other.tree("t").unwrap().put("k", "v").unwrap());
-    let later = db.version_of(tree.put("k", "v").unwrap() + 1);
+    let last = tree.put("k", "v").unwrap();
+    let of_other = other.tree("t").unwrap();
+    while of_other.put("k", "v").unwrap() < last {}
+    let (foreign, later) = (other.version_of(last), db.version_of(last + 1));
     for version in [foreign, later] {
         server.get(&format!("/changes?after={}", version.etag().trim_matches('"'))).has_problem(410);
     }
@@ -359,13 +361,17 @@ fn position_that_is_gone_gets_410() {
 fn stop_ends_streams_at_once() {
     let db = retaining();
     db.tree("t").unwrap();
-    let mut server = Running::limited(&db, |limits| limits.drain = 2 * PATIENCE);
+    let mut server = Running::limited(&db, |limits| (limits.drain, limits.patience) = (2 * PATIENCE, 2 * PATIENCE));
     let start = server.get("/trees/t/").has(200).header("braid-version").unwrap().to_owned();
     let mut idle = Events::open(&server, "", None);
-    let mut busy = Events::open(&server, "", Some(&start));
     many_commits(&db, 12_000_000);
     let _stalled = Events::open(&server, "", Some(&start));
+    let mut busy = Events::open(&server, "", Some(&start));
+    // Meanwhile the server fills the buffers of the other one, and waits for it.
     assert_eq!(busy.commit()[0]["key"], "0 00");
+    for _ in 1..200 {
+        busy.commit();
+    }
     idle.commit();
     await_streams(&server, 3);
     let began = Instant::now();
