@@ -1,5 +1,6 @@
 // What is wrong, and what slows the database: conclusions from the statistics, worst first.
 
+import { causeName } from "./commits.js";
 import { bytes, clock, counted, duration, percent, short, whole } from "./format.js";
 
 /** Minimum cache misses a second that deserve a remark. */
@@ -16,6 +17,7 @@ export function find({ stats, samples, treesError }) {
   ofFailures(stats, add);
   if (treesError?.status >= 500) add("bad", "The trees cannot be listed", `${treesError.message}.`);
   ofWriters(engine, samples, add);
+  ofCommits(stats, add);
   ofReaders(stats, add);
   ofSpace(stats, add);
   ofCache(engine, samples, add);
@@ -82,6 +84,17 @@ function ofWriters(engine, samples, add) {
   if (engine.rate_limit_bytes_per_second > 0 && engine.pressure_per_mille >= 500) {
     add("slow", "The limit of background writes holds back merges", `It is ${bytes(engine.rate_limit_bytes_per_second)}/s.`);
   }
+}
+
+/** The commits of the last minute that took long, by their most frequent cause. */
+function ofCommits({ slow_commits: slow, time_us: now }, add) {
+  const recent = (slow ?? []).filter((commit) => commit.time_us > now - 60e6);
+  if (!recent.length) return;
+  const counts = new Map();
+  for (const { cause } of recent) counts.set(cause, (counts.get(cause) ?? 0) + 1);
+  const [[cause, count]] = [...counts].sort((a, b) => b[1] - a[1]);
+  const longest = Math.max(...recent.map((commit) => commit.took_us));
+  add("slow", `${counted(recent.length, "slow commit")} in the last minute`, `The longest took ${duration(longest)}. The main cause of ${whole(count)}: ${causeName(cause)}.`, "#/commits");
 }
 
 function ofReaders({ engine, readers }, add) {

@@ -2,7 +2,7 @@
 // memory and time go.
 
 import { bar, ceilingOfBytes, Charts } from "./charts.js";
-import { slowTable } from "./commits.js";
+import { latestFirst, slowTable } from "./commits.js";
 import { h, replaceChanged, replaceIf, setText } from "./dom.js";
 import { find, verdict } from "./findings.js";
 import { bytes, clock, counted, duration, percent, rate, short, times, whole } from "./format.js";
@@ -34,7 +34,7 @@ export function overview() {
     charts.update(samples);
     map.hidden = !stats.partition_list;
     if (stats.partition_list) skyline.set(stats.partition_list);
-    const latest = (stats.slow_commits ?? []).slice(-5);
+    const latest = latestFirst(stats).slice(0, 5);
     replaceIf(slow, JSON.stringify(latest), () => (latest.length
       ? [h("div", { class: "heading" }, h("h2", {}, "Slow commits"), h("a", { href: "#/commits" }, "all")), slowTable(latest)]
       : []));
