@@ -210,7 +210,7 @@ class Checks:
             expect(page.locator(".facts")).to_contain_text("on disk")
             for title in ["Commits", "Requests", "Written to disk", "Backpressure", "Cache hits", "Memory", "On disk", "Unindexed runs"]:
                 expect(page.locator("figure", has_text=title).first.locator(".now")).not_to_be_empty()
-            for title in ["Latency of requests", "Writing", "Space", "Memory", "Readers", "Background work", "Log", "This server"]:
+            for title in ["Latency of requests", "Writing", "Space", "Memory", "Readers", "Background work", "Log and backups", "This server"]:
                 expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
             expect(page.locator(".latencies").get_by_role("rowheader", name="batch")).to_be_visible()
             # A second sample draws a line.

@@ -6,7 +6,8 @@ import { clock } from "./format.js";
 
 const WIDTH = 300;
 const HEIGHT = 64;
-const SPAN_US = 600e6;
+/** Charts span the history, at least this time. */
+const SPAN_MIN_US = 120e6;
 
 /** Returns a round number that is not below the value. */
 function ceiling(value) {
@@ -85,7 +86,7 @@ class Chart {
     const svg = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" }, this.shapes, this.line);
     svg.addEventListener("pointermove", (event) => {
       const box = svg.getBoundingClientRect();
-      if (this.end) group.read(this.end - SPAN_US * (1 - (event.clientX - box.left) / box.width));
+      if (this.end) group.read(this.end - this.span * (1 - (event.clientX - box.left) / box.width));
     });
     this.summary = h("p", { class: "unseen" });
     this.node = h("figure", { class: "chart", title: help },
@@ -95,6 +96,7 @@ class Chart {
 
   draw(samples) {
     this.end = samples.last();
+    this.span = Math.max(SPAN_MIN_US, this.end - (samples.rows[0]?.time_us ?? this.end));
     this.drawn = this.lines(samples);
     const areas = stack(this.drawn.filter((line) => line.isArea));
     const strokes = this.drawn.filter((line) => !line.isArea).map((line) => ({ ...line, tops: line.points }));
@@ -102,7 +104,7 @@ class Chart {
     const top = this.max ?? this.top(Math.max(0, ...all));
     setText(this.upper, this.show(top));
     const y = (value) => HEIGHT - 1 - ((HEIGHT - 3) * Math.min(value, top)) / top;
-    const x = (time) => (WIDTH * (time - this.end + SPAN_US)) / SPAN_US;
+    const x = (time) => (WIDTH * (time - this.end + this.span)) / this.span;
     const shapes = [s("line", { class: "base", x1: 0, x2: WIDTH, y1: HEIGHT - 1, y2: HEIGHT - 1 })];
     if (this.threshold) shapes.push(s("line", { class: "threshold", x1: 0, x2: WIDTH, y1: y(this.threshold), y2: y(this.threshold) }));
     for (const area of areas) shapes.push(s("path", { class: `area ${area.colour}`, d: areaPath(area, x, y) }));
@@ -138,7 +140,7 @@ class Chart {
     const isMarked = mark !== null && this.end;
     this.line.setAttribute("visibility", isMarked ? "visible" : "hidden");
     if (isMarked) {
-      const x = (WIDTH * (mark - this.end + SPAN_US)) / SPAN_US;
+      const x = (WIDTH * (mark - this.end + this.span)) / this.span;
       this.line.setAttribute("x1", x);
       this.line.setAttribute("x2", x);
     }

@@ -42,7 +42,7 @@ function ofRequests({ last_failure: failure, responses }, add) {
   add(isDamage ? "bad" : "slow", isDamage ? "A request met damage" : `A request failed: ${failure.title.toLowerCase()}`, `At ${clock(failure.time_us)}: ${failure.detail}.${count}`);
 }
 
-function ofFailures({ engine, server, damaged_partitions: damaged }, add) {
+function ofFailures({ engine, server, events, damaged_partitions: damaged }, add) {
   if (engine.failure) {
     add("bad", "The database takes no writes", `${engine.failure}. Mend the cause, then open the database again.`);
   } else if (server.not_ready) {
@@ -56,7 +56,7 @@ function ofFailures({ engine, server, damaged_partitions: damaged }, add) {
   }
   ofRequests(server, add);
   if (engine.background_errors > 0) {
-    add("slow", `${counted(engine.background_errors, "background job")} failed`, "Flushes or merges failed and are tried again. The process's log has the reason: often a full or failing disk.");
+    add("slow", `${counted(engine.background_errors, "background job")} failed`, `Flushes or merges failed and are tried again. ${events?.findLast(({ kind }) => kind === "background_error")?.text ?? "The process's log has the reason: often a full or failing disk"}.`);
   }
   if (engine.disk_reserve_bytes < engine.disk_reserve_bytes_whole) {
     add("bad", "The disk is full", `Only deletes are accepted: ${bytes(engine.disk_reserve_bytes)} of the reserve of ${bytes(engine.disk_reserve_bytes_whole)} are left. Free space on the device.`);

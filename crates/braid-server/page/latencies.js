@@ -1,7 +1,7 @@
 // Latencies of requests, from the histograms of the server.
 
 import { h, s } from "./dom.js";
-import { duration, rate, short } from "./format.js";
+import { duration, rate } from "./format.js";
 
 /** Returns the value below which a share of the counted requests is, by linear steps in a bucket. */
 export function quantile(buckets, bounds, share) {
@@ -30,7 +30,7 @@ export function latencyTable({ stats, requests }) {
     const buckets = isRecent ? recent : kind.buckets;
     const cell = (share) => h("td", { class: "number" }, duration(quantile(buckets, bounds, share)));
     return h("tr", { class: isRecent ? null : "faint", title: isRecent ? "the last minute" : "none in the last minute: since the start" },
-      h("th", { scope: "row" }, kind.kind), h("td", { class: "number" }, seconds > 0 ? `${rate((kind.count - before.count) / seconds)}/s` : short(kind.count)),
+      h("th", { scope: "row" }, kind.kind), h("td", { class: "number" }, seconds > 0 ? `${rate((kind.count - before.count) / seconds)}/s` : "–"),
       cell(0.5), cell(0.99), h("td", { class: "strip" }, strip(buckets, bounds)));
   });
   if (!rows.length) return h("p", { class: "empty" }, "This server has answered no requests for records yet.");

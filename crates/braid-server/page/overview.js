@@ -38,7 +38,7 @@ export function overview() {
     replaceIf(slow, JSON.stringify(latest), () => (latest.length
       ? [h("div", { class: "heading" }, h("h2", {}, "Slow commits"), h("a", { href: "#/commits" }, "all")), slowTable(latest)]
       : []));
-    replaceChanged(panels, [latency(app), writing(stats), space(stats), memory(stats), readers(stats), background(stats), log(stats), server(stats)]);
+    replaceChanged(panels, [latency(app), writing(stats), space(stats), memory(stats), readers(stats), background(stats), log(stats), server(stats), ...events(stats)]);
   }
   return { node, update, wantsPartitions: true, leave: () => skyline.leave() };
 }
@@ -173,13 +173,30 @@ function background({ engine, partitions, damaged_partitions: damaged }) {
   ]));
 }
 
-function log({ engine }) {
-  return panel("Log", terms([
+/** The latest notable events; nothing, if there were none. */
+function events({ events: noted }) {
+  if (!noted?.length) return [];
+  const rows = noted.slice(-8).toReversed().map(({ time_us: time, text, count }) =>
+    h("li", {}, h("span", { class: "raw" }, clock(time)), " ", text, count > 1 ? h("span", { class: "raw" }, ` (${whole(count)} times)`) : null));
+  return [panel("Events", h("ul", { class: "events" }, rows))];
+}
+
+/** Returns the latest event of a kind, for a row of terms. */
+function latest(noted, kind) {
+  const found = noted?.findLast((event) => event.kind === kind);
+  return found ? `${clock(found.time_us)}, ${found.text}` : null;
+}
+
+function log({ engine, events: noted }) {
+  return panel("Log and backups", terms([
     ["written", bytes(engine.log_bytes_written)],
     ["retained beyond recovery", bytes(engine.log_kept_bytes), "For followers, watchers and archives"],
     ["replayed at the open", counted(engine.recovered_records, "record")],
     ["end at the open", engine.log_tail_note ?? "clean"],
     ["manifests", bytes(engine.manifest_bytes_written)],
+    ["last backup", noted ? latest(noted, "backup") ?? "none since the open" : null, "Backups made by this process"],
+    ["failed backup", latest(noted, "backup_failed")],
+    ["archive", latest(noted, "archive_failed")],
   ]));
 }
 

@@ -10,7 +10,7 @@ import { ofJson, toHex, toText } from "./bytes.js";
 
 const GAP = 1;
 const MIN_WIDTH = 3;
-const MAX_WIDTH = 26;
+const MAX_WIDTH = 48;
 const LABEL = 14;
 
 export function bytesOf(partition) {

@@ -36,6 +36,7 @@ mod connection;
 mod decompress;
 mod event_text;
 mod guard;
+mod journal;
 mod json;
 mod live;
 mod load;
@@ -69,6 +70,7 @@ mod upload;
 mod validity;
 
 pub use access::{Access, AccessLog};
+pub use journal::Journal;
 pub use options::{Limits, Options};
 pub use rules::Rules;
 pub use server::{Server, Stopper};

@@ -209,7 +209,7 @@ pub async fn sample(service: Weak<Service>) {
     }
 }
 
-fn now_us() -> u64 {
+pub fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
-use crate::{access::AccessLog, rules::Rules};
+use crate::{access::AccessLog, journal::Journal, rules::Rules};
 use std::{sync::Arc, time::Duration};
 
 /// Options of a [`Server`](crate::Server).
@@ -17,6 +17,7 @@ pub struct Options {
     pub(crate) access: Option<Arc<dyn AccessLog>>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
+    pub(crate) journal: Option<Journal>,
 }
 
 impl Options {
@@ -43,6 +44,11 @@ impl Options {
     /// Sets the name of the database that the page at `/` shows.
     pub fn name(self, name: impl Into<String>) -> Options {
         Options { name: Some(name.into()), ..self }
+    }
+
+    /// Sets the journal whose events the page shows.
+    pub fn journal(self, journal: Journal) -> Options {
+        Options { journal: Some(journal), ..self }
     }
 
     /// Sets rules for trees that clients must not write.

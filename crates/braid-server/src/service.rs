@@ -9,6 +9,7 @@ use crate::{
     changes,
     compress::compress,
     guard,
+    journal::Journal,
     load::{Kind, Load},
     metrics,
     monitor::Monitor,
@@ -81,12 +82,13 @@ pub struct Service {
     load: Load,
     monitor: Monitor,
     name: Option<String>,
+    journal: Option<Journal>,
 }
 
 impl Service {
     pub fn new(store: Store, options: Options, workers: usize) -> io::Result<Service> {
         let is_encrypted = options.is_encrypted();
-        let Options { token, write, limits, rules, name, access, .. } = options;
+        let Options { token, write, limits, rules, name, access, journal, .. } = options;
         if write && store.is_follower() {
             let message = "a follower cannot write: serve the database of its owner, or without `write`";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
@@ -115,6 +117,7 @@ impl Service {
             load: Load::default(),
             monitor: Monitor::default(),
             name,
+            journal,
         })
     }
 
@@ -183,6 +186,10 @@ impl Service {
 
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
+    }
+
+    pub fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
     }
 
     pub fn may_write(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use crate::{
     body::Body,
+    journal::Journal,
     json,
     load::bounds_us,
     monitor::{COLUMNS, Reading},
@@ -31,6 +32,7 @@ pub async fn stats(service: &Service, request: &Parts) -> Answer {
         "engine": of_engine(&reading.stats),
         "partitions": of_sums(&reading),
         "readers": reading.stats.overstaying.iter().map(of_reader).collect::<Vec<_>>(),
+        "events": service.journal().map(Journal::entries),
         "damaged_partitions": reading.stats.damaged_partitions,
         "slow_commits": of_slow_commits(service, &reading.stats),
         "slow_commit_totals": reading.stats.slow_commit_totals.iter().map(of_total).collect::<Vec<_>>(),

@@ -3,11 +3,11 @@
 use std::{env::VarError, fs, io, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
-use braid_server::{Options, Rules, Server, Stopper, Store, Tls};
-use braiddb::Db;
+use braid_server::{Journal, Options, Rules, Server, Stopper, Store, Tls};
+use braiddb::{Builder, Db};
 
 use super::{
-    open::{builder, check_directory, open_for_writing},
+    open::{builder, check_directory},
     tree_names::{is_index_of, owner_of_index, refuse_own_tree},
 };
 use crate::{
@@ -33,11 +33,8 @@ pub fn serve(arguments: &ServeArguments) -> Result<u8> {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let log =
         arguments.log.as_deref().map(|path| AccessFile::open(path, arguments.log_keys)).transpose()?.map(Arc::new);
-    let open = || match arguments.keep {
-        Some(bytes) => Ok(builder(&arguments.open).create(false).log_retention(bytes).open(&arguments.db)?),
-        None => open_for_writing(&arguments.db, &arguments.open),
-    };
-    let db = arguments.write.then(open).transpose();
+    let journal = Journal::default();
+    let db = arguments.write.then(|| open_with(&journal, arguments)).transpose();
     let db = db.context("cannot serve it with --write; without, it is served beside the process that has it open")?;
     let store = match &db {
         Some(db) => Store::owner(db),
@@ -47,6 +44,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<u8> {
     let given = arguments.token.clone().map_or_else(token_of_environment, |token| Ok(Some(token)))?;
     let is_given = given.is_some();
     let options = Options::new().write(arguments.write).rules(ImportRules).name(name_of(&arguments.db));
+    let options = if arguments.write { options.journal(journal) } else { options };
     let options = given.into_iter().fold(options, Options::token);
     let options = tls.into_iter().fold(options, Options::tls);
     let options = log.iter().fold(options, |options, log| options.access_log(Arc::clone(log) as _));
@@ -75,6 +73,14 @@ pub fn serve(arguments: &ServeArguments) -> Result<u8> {
     }
     note!("braid: stopped");
     Ok(OK)
+}
+
+/// Opens the database for writing, with its events in the journal.
+fn open_with(journal: &Journal, arguments: &ServeArguments) -> Result<Db> {
+    let listener = journal.clone();
+    let builder = builder(&arguments.open).create(false).on_event(move |event| listener.note(event));
+    let builder = arguments.keep.into_iter().fold(builder, Builder::log_retention);
+    Ok(builder.open(&arguments.db)?)
 }
 
 /// Returns the last part of the path: that of `.` is the directory's name.

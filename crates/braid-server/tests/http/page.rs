@@ -1,8 +1,8 @@
 //! The page at `/`, and the statistics behind it.
 
 use crate::client::{Reply, Running, TOKEN};
-use braid_server::{Limits, Options, Store};
-use braiddb::Db;
+use braid_server::{Journal, Limits, Options, Store};
+use braiddb::{Db, events::Event};
 use serde_json::Value;
 use std::{thread, time::Duration};
 
@@ -121,8 +121,13 @@ fn stats(server: &Running, query: &str) -> Value {
 #[test]
 fn stats_have_the_counters_of_the_engine() {
     let folder = tempfile::tempdir().unwrap();
-    let db = Db::open(folder.path().join("db")).unwrap();
-    let server = Running::with(Store::owner(&db), Options::new().write(true).name("music.db"));
+    let journal = Journal::default();
+    let listener = journal.clone();
+    let builder = Db::builder().on_event(move |event| listener.note(event));
+    let db = builder.open(folder.path().join("db")).unwrap();
+    journal.note(&Event::BackgroundError { error: "the disk failed".to_owned() });
+    let options = Options::new().write(true).name("music.db").journal(journal);
+    let server = Running::with(Store::owner(&db), options);
     server.put("/trees/albums", "").has(201);
     server.put("/trees/albums/ten", "Once").has(201);
     server.get("/trees/albums/ten").has(200);
@@ -134,6 +139,7 @@ fn stats_have_the_counters_of_the_engine() {
     let json = stats(&server, "?partitions=true");
     let expected = db.stats();
     assert_eq!(json["server"]["name"], "music.db");
+    assert_eq!(json["events"][0]["kind"], "background_error");
     assert_eq!(json["server"]["write"], true);
     assert_eq!(json["server"]["follower"], false);
     assert_eq!(json["server"]["not_ready"], Value::Null);
