@@ -159,7 +159,10 @@ function take(stats) {
   part?.update?.(app);
 }
 
-let treesTimer = 0;
+function takeTrees({ trees }) {
+  app.trees = { at: Date.now(), list: trees, hasSizes: false, byName: new Map(trees.map((tree) => [tree.name, tree])) };
+}
+
 let treesDue = 0;
 let isReadingTrees = false;
 
@@ -168,9 +171,16 @@ async function readTrees(isNow) {
   isReadingTrees = true;
   const began = Date.now();
   try {
-    const { trees } = await getJson("/trees");
-    app.treesBefore = app.trees;
-    app.trees = { at: Date.now(), list: trees, byName: new Map(trees.map((tree) => [tree.name, tree])) };
+    // Names come at once, sizes of thousands of trees after seconds.
+    if (!app.trees) {
+      takeTrees(await getJson("/trees?sizes=false"));
+      app.treesBefore = null;
+      if (app.stats) part?.update?.(app);
+    }
+    const before = app.trees.hasSizes ? app.trees : null;
+    takeTrees(await getJson("/trees"));
+    app.trees.hasSizes = true;
+    app.treesBefore = before;
     app.treesError = null;
   } catch (error) {
     // Damage of one tree must not hide the statistics.
@@ -180,7 +190,6 @@ async function readTrees(isNow) {
     treesDue = Date.now() + Math.max(TREES_PERIOD_MS, 20 * (Date.now() - began));
   }
   if (app.stats) part?.update?.(app);
-  clearTimeout(treesTimer);
 }
 
 // --------------------------------------------------------------------------------------- errors

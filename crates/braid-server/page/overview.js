@@ -47,7 +47,8 @@ function factsOf({ stats, trees }) {
   const { engine, server, partitions } = stats;
   const parts = [];
   if (trees) {
-    parts.push(`about ${short(trees.list.reduce((sum, tree) => sum + tree.records_estimate, 0))} records`, counted(trees.list.length, "tree"));
+    if (trees.hasSizes) parts.push(`about ${short(trees.list.reduce((sum, tree) => sum + tree.records_estimate, 0))} records`);
+    parts.push(counted(trees.list.length, "tree"));
   }
   parts.push(`${bytes(engine.disk_bytes)} on disk`, `${bytes(engine.memory_bytes)} in memory`, counted(partitions.count, "partition"));
   parts.push(`commit ${whole(engine.last_sequence)}`, `open for ${duration(server.uptime_us)}`);

@@ -73,7 +73,7 @@ class Records {
     this.create.hidden = !stats.server.write || tree?.kind === "multi";
     this.record.setWrite(stats.server.write);
     if (!tree) return;
-    setText(this.facts, [`about ${short(tree.records_estimate)} records`, `${bytes(tree.bytes_estimate)} stored`,
+    setText(this.facts, [tree.records_estimate === null ? null : `about ${short(tree.records_estimate)} records`, tree.bytes_estimate === null ? null : `${bytes(tree.bytes_estimate)} stored`,
       tree.codec ? `codec ${tree.codec}` : null, tree.ttl === null ? null : `records live ${duration(tree.ttl * 1e6)}`,
       tree.kind === "multi" ? "many values per key" : null].filter(Boolean).join(" · "));
     if (tree.codec && !this.hasCodec) {

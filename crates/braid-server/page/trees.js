@@ -44,6 +44,7 @@ export function trees(app) {
     table.setRows(rows);
     const records = rows.reduce((sum, row) => sum + row.records, 0);
     const shown = rows.length === app.trees.list.length ? counted(rows.length, "tree") : `${whole(rows.length)} of ${counted(app.trees.list.length, "tree")}`;
+    if (!app.trees.hasSizes) return setText(count, `${shown}; reading their sizes`);
     setText(count, `${shown}, about ${short(records)} records and ${bytes(rows.reduce((sum, row) => sum + row.bytes, 0))}`);
   }
   return { node, update: draw };

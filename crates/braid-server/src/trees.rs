@@ -18,27 +18,33 @@ use serde_json::{Value, json};
 use std::sync::{Arc, PoisonError};
 
 pub async fn list(service: &Service, request: &Parts) -> Answer {
-    Query::of(request.uri.query(), &[])?;
+    let query = Query::of(request.uri.query(), &["sizes"])?;
+    let has_sizes = query.bytes("sizes")?.is_none() || query.flag("sizes")?;
     let db = service.db();
     let trees = in_pool(move || {
         let infos = db.trees()?;
-        infos.iter().filter_map(|info| describe(&db, info).transpose()).collect::<Result<Vec<Value>, Problem>>()
+        infos
+            .iter()
+            .filter_map(|info| describe(&db, info, has_sizes).transpose())
+            .collect::<Result<Vec<Value>, Problem>>()
     });
     let text = format!("{}\n", json!({"trees": trees.await??}));
     Ok(typed(StatusCode::OK, "application/json", Body::whole(text)))
 }
 
-/// Returns `None` for a tree that was dropped after the list was made.
-fn describe(db: &Db, info: &TreeInfo) -> Result<Option<Value>, Problem> {
+/// Returns `None` for a tree that was dropped after the list was made. An estimate scans memtables,
+/// which takes seconds for thousands of trees.
+fn describe(db: &Db, info: &TreeInfo, has_sizes: bool) -> Result<Option<Value>, Problem> {
     let estimate = match info.multi {
-        true => db.open_multi_tree(&info.name).and_then(|tree| tree.approximate(..)),
-        false => db.open_tree(&info.name).and_then(|tree| tree.approximate(..)),
+        _ if !has_sizes => Ok(None),
+        true => db.open_multi_tree(&info.name).and_then(|tree| tree.approximate(..)).map(Some),
+        false => db.open_tree(&info.name).and_then(|tree| tree.approximate(..)).map(Some),
     };
     let estimate = match estimate {
         Err(error) if error.is_not_found() => return Ok(None),
         // One damaged block must not hide the other trees.
         Err(error) if error.is_corruption() => None,
-        estimate => Some(estimate?),
+        estimate => estimate?,
     };
     Ok(Some(json!({
         "name": info.name,
@@ -126,8 +132,8 @@ mod tests {
         db.tree("t").unwrap();
         db.multi_tree("m").unwrap();
         let infos = db.trees().unwrap();
-        assert!(infos.iter().all(|info| describe(&db, info).unwrap().is_some()));
+        assert!(infos.iter().all(|info| describe(&db, info, true).unwrap().is_some()));
         db.drop_trees(&["t", "m"]).unwrap();
-        assert!(infos.iter().all(|info| describe(&db, info).unwrap().is_none()));
+        assert!(infos.iter().all(|info| describe(&db, info, true).unwrap().is_none()));
     }
 }

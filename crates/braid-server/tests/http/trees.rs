@@ -20,6 +20,9 @@ fn trees_are_listed_created_and_dropped() {
     assert_eq!(of("t")["kind"], "single");
     assert_eq!(of("t")["records_estimate"], 1);
     assert_eq!(of("m")["kind"], "multi");
+    let names = server.get("/trees?sizes=false").has(200).json()["trees"].clone();
+    assert_eq!(names.as_array().unwrap().len(), json["trees"].as_array().unwrap().len());
+    assert!(names[0]["records_estimate"].is_null() && names[0]["name"].is_string(), "{names}");
     assert_eq!(of("s")["ttl"], 60.0);
     assert_eq!(of("ä/")["records_estimate"], 0);
     server.ask("DELETE", "/trees/t", &[], b"").has(204);
