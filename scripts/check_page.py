@@ -292,6 +292,20 @@ class Checks:
             grid.locator("tbody tr").first.click()
             expect(page.get_by_role("complementary").locator("pre")).to_contain_text("<img src=x")
 
+    def scene_many_values(self):
+        with self.music("many-values") as server, self.browse(server) as watched:
+            server.ask("PUT", "/trees/tags?kind=multi")
+            for tag in ["rock", "1991"]:
+                server.ask("PUT", "/trees/tags/ten", tag)
+            page = watched.open("trees/tags")
+            expect(page.locator(".facts")).to_contain_text("many values per key")
+            rows = page.get_by_role("grid").locator("tbody tr")
+            expect(rows).to_have_count(2)
+            rows.nth(1).click()
+            record = page.get_by_role("complementary", name="Record")
+            expect(record.locator("pre")).to_have_text("rock")
+            expect(record.get_by_role("button", name="Edit")).to_have_count(0)
+
     def scene_edit(self):
         with self.music("edit") as server, self.browse(server) as watched:
             watched.expects(r"status of 412")

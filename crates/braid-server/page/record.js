@@ -52,6 +52,16 @@ export class Record {
     if (focus) this.node.focus({ preventScroll: false });
   }
 
+  /** Shows a value of a key that has many. Pairs have no versions: they are added and deleted only. */
+  showPair(key, value) {
+    this.editor = null;
+    this.key = key;
+    this.notation = null;
+    this.found = { value, length: value.length, etag: null, expires: null };
+    this.draw();
+    this.node.focus();
+  }
+
   async read(key) {
     for (;;) {
       const path = this.path(key);
@@ -101,11 +111,11 @@ export class Record {
       h("h2", { class: "key" }, browser.showKey(key)),
       h("dl", {}, h("dt", {}, "key"), h("dd", { class: "mono" }, `${toHex(key).slice(0, 96)}${key.length > 48 ? "…" : ""}, ${bytes(key.length)}`),
         h("dt", {}, "value"), h("dd", {}, `${whole(found.length)} bytes${isWhole ? "" : `; the first ${bytes(found.value.length)} are shown`}`),
-        h("dt", {}, "version"), h("dd", { class: "mono" }, found.etag.replaceAll('"', "")),
+        found.etag === null ? null : [h("dt", {}, "version"), h("dd", { class: "mono" }, found.etag.replaceAll('"', ""))],
         found.expires === null ? null : [h("dt", {}, "expires"), h("dd", {}, `${date(found.expires)}, ${remaining(found.expires)}`)]),
       h("div", { class: "tabs", role: "group", "aria-label": "Notation of the value" }, tabs),
       text === null ? h("p", { class: "empty" }, `The value is no ${VALUE_NOTATIONS[chosen].title}.`) : h("pre", { tabindex: "0", "aria-label": "Value" }, text === "" ? "(empty)" : text),
-      h("div", { class: "actions" }, this.actions(isWhole)));
+      h("div", { class: "actions" }, found.etag === null ? [] : this.actions(isWhole)));
   }
 
   actions(isWhole) {

@@ -1,7 +1,7 @@
 // The records of a tree: search by prefix, page by page at one snapshot, and the chosen record.
 
 import { getJson, Refusal, treePath } from "./api.js";
-import { guess, NOTATIONS, ofHex, ofJson, toHex, toPercent } from "./bytes.js";
+import { guess, NOTATIONS, ofJson, toHex, toPercent } from "./bytes.js";
 import { h, setText } from "./dom.js";
 import { bytes, duration, short, whole } from "./format.js";
 import { Record } from "./record.js";
@@ -31,9 +31,7 @@ class Records {
     this.table.moved = () => {};
     this.record = new Record(this);
     this.build(query);
-    const chosen = query.get("key") === null ? null : ofHex(query.get("key"));
     this.search();
-    if (chosen) this.record.show(chosen);
   }
 
   build(query) {
@@ -192,9 +190,11 @@ class Records {
   take({ records: found, next }) {
     this.pages.length = this.at + 1;
     if (next) this.pages.push(`next=${next}&limit=${PAGE}`);
+    const isMulti = this.info?.kind === "multi";
     this.rows = found.map((record) => {
       const key = ofJson(record.key);
-      return { key: toHex(key), bytes: key, value: record.value === undefined ? null : ofJson(record.value), length: record.bytes };
+      // A key of a tree with many values has a row for each.
+      return { key: toHex(key) + (isMulti ? ` ${JSON.stringify(record.value)}` : ""), bytes: key, value: record.value === undefined ? null : ofJson(record.value), length: record.bytes };
     });
     if (this.rows.length && this.rows.every((row) => row.bytes.length === this.rows[0].bytes.length)) this.width = this.rows[0].bytes.length;
     setText(this.error, "");
@@ -219,6 +219,7 @@ class Records {
   }
 
   choose(row) {
-    this.record.show(row.bytes);
+    if (this.info?.kind === "multi") this.record.showPair(row.bytes, row.value);
+    else this.record.show(row.bytes);
   }
 }
