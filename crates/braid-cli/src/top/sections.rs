@@ -78,7 +78,8 @@ fn rates(frame: &Frame) -> Vec<Line> {
         if let (Some(p50), Some(p99)) = (latency.p50_us, latency.p99_us) {
             text.push_str(&format!("  p50 < {}  p99 < {}", show_age(p50), show_age(p99)));
         }
-        lines.push(row(&format!("{}s", latency.kind), text));
+        let plural = if latency.kind.ends_with("ch") { "es" } else { "s" };
+        lines.push(row(&format!("{}{plural}", latency.kind), text));
     }
     let Some(change) = &frame.change else { return lines };
     let bytes = |count| format!("{:>9}/s", show_bytes(frame.per_second(count) as u64));

@@ -322,3 +322,24 @@ fn dump_to_devices_pipes_and_standard_output_works() {
     place.ok("dump db out.dump --force");
     place.fails(4, "dump db /dev/full");
 }
+
+/// An open transaction is rolled back; commits before it stay.
+#[cfg(feature = "shell")]
+#[test]
+fn shell_ended_by_signal_keeps_commits_and_rolls_the_transaction_back() {
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let place = Workplace::with_database();
+        let mut child = start(&place, "shell db --write");
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(b"put t a 1\nuse t\nbegin\nput b 2\nget b\n").unwrap();
+        let mut answer = [0; 2];
+        child.stdout.as_mut().unwrap().read_exact(&mut answer).unwrap();
+        assert_eq!(answer, *b"2\n");
+        send(signal, &child);
+        let (ended, stderr) = ended(child);
+        assert_eq!(ended, Some(code), "{stderr}");
+        assert!(stderr.contains("braid: interrupted: ") && stderr.contains("rolled back"), "{stderr}");
+        assert_eq!(place.ok("scan db t"), "a\t1\n");
+        drop(input);
+    }
+}
