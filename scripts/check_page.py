@@ -389,7 +389,7 @@ class Checks:
             canvas.focus()
             page.keyboard.press("ArrowRight")
             expect(page.get_by_role("heading", name="Partition 1", exact=True)).to_be_visible()
-            expect(page.locator(".detail table tbody tr").first).to_contain_text(re.compile(r"run(?:indexed)? \d+"))
+            expect(page.locator(".detail table tbody tr").first).to_contain_text(re.compile(r"(?:run|unindexed) \d+"))
             page.get_by_label("Tree", exact=True).fill("absent")
             expect(page.get_by_text("No tree is named absent")).to_be_visible()
             page.get_by_label("Tree", exact=True).fill("albums")
@@ -543,7 +543,8 @@ class Checks:
             page.keyboard.press("Enter")
             expect(page.get_by_role("row", name="key 00000")).to_be_visible()
             page.get_by_role("link", name="Overview").click()
-            expect(page.get_by_role("heading", level=1)).to_be_visible()
+            expect(page.get_by_role("heading", level=1)).to_have_text("Needs attention.")
+            expect(page.get_by_text("A request met damage")).to_be_visible()
             self.shoot(page, "damage")
 
     def scene_snapshot_gone(self):

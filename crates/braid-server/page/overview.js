@@ -47,7 +47,7 @@ function factsOf({ stats, trees }) {
   const { engine, server, partitions } = stats;
   const parts = [];
   if (trees) {
-    if (trees.hasSizes) parts.push(`about ${short(trees.list.reduce((sum, tree) => sum + tree.records_estimate, 0))} records`);
+    if (trees.hasSizes && trees.list.every((tree) => tree.records_estimate !== null)) parts.push(`about ${short(trees.list.reduce((sum, tree) => sum + tree.records_estimate, 0))} records`);
     parts.push(counted(trees.list.length, "tree"));
   }
   parts.push(`${bytes(engine.disk_bytes)} on disk`, `${bytes(engine.memory_bytes)} in memory`, counted(partitions.count, "partition"));
