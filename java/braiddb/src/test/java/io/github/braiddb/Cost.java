@@ -2,16 +2,20 @@ package io.github.braiddb;
 
 import static io.github.braiddb.Bytes.bytes;
 
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
 import java.util.Random;
 import java.util.function.IntUnaryOperator;
 
-/** Prints the cost of calls in nanoseconds: medians of nine runs in one thread, in memory. */
+/** Prints the processor time of calls in nanoseconds: medians of nine runs in one thread, in memory. */
 final class Cost {
     private static final int ROWS = 100_000;
     private static final int RUNS = 9;
+    private static final ThreadMXBean THREAD = ManagementFactory.getThreadMXBean();
 
     private static long sink;
 
@@ -28,7 +32,7 @@ final class Cost {
             measure("cheapest call of the library", 1_000_000, i -> (int) transaction.changes());
             Random random = new Random(1);
             byte[][] shuffled = keys.clone();
-            java.util.Collections.shuffle(Arrays.asList(shuffled), random);
+            Collections.shuffle(Arrays.asList(shuffled), random);
             for (int len : new int[] {10, 100, 1000, 10_000}) {
                 Tree tree = filled(database, batch, "v" + len, keys, len);
                 measure("get, value of " + len + " B", 300_000, i -> tree.get(shuffled[i % ROWS]).length);
@@ -104,12 +108,12 @@ final class Cost {
         int calls = Math.max(1, count / perCall);
         double[] costs = new double[RUNS];
         for (int run = -3; run < RUNS; run++) {
-            long begin = System.nanoTime();
+            long begin = THREAD.getCurrentThreadCpuTime();
             for (int i = 0; i < calls; i++) {
                 sink += call.applyAsInt(i);
             }
             if (run >= 0) {
-                costs[run] = (double) (System.nanoTime() - begin) / calls / perCall;
+                costs[run] = (double) (THREAD.getCurrentThreadCpuTime() - begin) / calls / perCall;
             }
         }
         Arrays.sort(costs);

@@ -53,6 +53,7 @@ class ScanTest {
             assertEquals(List.of(), keys(tree.scan(KeyRange.of(bytes("c"), bytes("a")))));
             assertEquals(List.of("ba", "c"), keys(tree.scan(KeyRange.from(bytes("b\0")))));
             assertEquals(List.of("a", "ab", "b", "ba", "c"), keys(tree.scan(KeyRange.prefix(new byte[0]))));
+            assertFalse(KeyRange.all().reversed().reversed().isReversed());
             tree.put(new byte[] {-1, -1}, bytes("last"));
             assertEquals(1, tree.count(KeyRange.prefix(new byte[] {-1})));
             tree.deleteRange(KeyRange.prefix(bytes("a")));

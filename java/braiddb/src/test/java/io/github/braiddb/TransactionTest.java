@@ -10,12 +10,17 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 class TransactionTest {
+    @TempDir Path folder;
+
     @Test
     void commit_applies_all_writes_and_rollback_none() {
         try (Database database = Database.openInMemory()) {
@@ -141,6 +146,22 @@ class TransactionTest {
             assertTrue(database.revokeExclusive());
             tree.put(bytes("k"), bytes("y"));
             lost.close();
+        }
+    }
+
+    /** An iterator kept the native transaction, so the close of an exclusive one ended nothing. */
+    @Test
+    void close_ends_a_transaction_with_an_open_iterator() {
+        Options options = new Options().exclusiveWaitMax(Duration.ofMillis(500));
+        try (Database database = Database.open(folder.resolve("db"), options)) {
+            Tree tree = database.tree("a");
+            tree.put(bytes("k"), bytes("v"));
+            Transaction transaction = database.beginExclusive();
+            RowIterator rows = transaction.tree(tree).scan();
+            rows.next();
+            transaction.close();
+            tree.put(bytes("k"), bytes("w"));
+            rows.close();
         }
     }
 
