@@ -462,7 +462,7 @@ impl Builder {
 
     /// Time from which on a commit is slow: it is recorded with its causes in
     /// [`Stats::slow_commits`](crate::stats::Stats::slow_commits), reported as
-    /// [`Event::SlowCommit`](crate::events::Event::SlowCommit), and logged (`tracing`, level info,
+    /// [`Event::SlowCommit`], and logged (`tracing`, level info,
     /// at most once a second).
     ///
     /// Default: 100 ms; [`Duration::MAX`] for never. From 50 ms on, times come from a cheaper clock,
