@@ -469,7 +469,7 @@ impl Builder {
     /// which may be 10 ms late.
     ///
     /// ```
-    /// # fn main() -> braiddb::Result<()> {
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use braiddb::{Db, stats::SlowCause};
     /// use std::time::Duration;
     ///
