@@ -34,12 +34,12 @@ pub fn wait(engine: &Engine, delay: &mut GroupDelay) -> Result<()> {
         return Ok(());
     }
     let start = engine.now_ns();
-    delay.background = delay.background.or_else(|| running(engine, |work| *work == BackgroundWork::Flush));
+    delay.background = delay.background.or_else(|| running_flush(engine));
     let done = match engine.settings.background_threads {
         0 => flush_inline(engine),
         _ => {
             engine.events.emit(|| Event::StallBegin);
-            let done = wait_for_flush(engine);
+            let done = wait_for_flush(engine, &mut delay.background);
             engine.events.emit(|| Event::StallEnd { took: engine.time_since(start) });
             if done.is_ok() {
                 engine.counters.note_stall(engine.now_ns() - start);
@@ -60,6 +60,10 @@ pub fn freeze(engine: &Engine, delay: &mut GroupDelay) {
     delay.add(SlowCause::Rotation, engine.now_ns().saturating_sub(began_ns));
 }
 
+fn running_flush(engine: &Engine) -> Option<RunningWork> {
+    running(engine, |work| *work == BackgroundWork::Flush)
+}
+
 fn running(engine: &Engine, is_wanted: impl Fn(&BackgroundWork) -> bool) -> Option<RunningWork> {
     engine.commits.slow.running(engine.now_ns(), None, is_wanted)
 }
@@ -69,7 +73,7 @@ fn running(engine: &Engine, is_wanted: impl Fn(&BackgroundWork) -> bool) -> Opti
 pub fn throttled_by(engine: &Engine) -> (SlowCause, Option<RunningWork>) {
     let is_merge = |work: &BackgroundWork| matches!(work, BackgroundWork::Merge { .. });
     match engine.maintenance.pressure.debt() {
-        Debt::Memtables => (SlowCause::MemoryFull, running(engine, |work| *work == BackgroundWork::Flush)),
+        Debt::Memtables => (SlowCause::MemoryFull, running_flush(engine)),
         Debt::Garbage => (SlowCause::Merge, running(engine, is_merge)),
         Debt::Runs { partition } => {
             let work = engine.commits.slow.running(engine.now_ns(), Some(partition), is_merge);
@@ -79,7 +83,8 @@ pub fn throttled_by(engine: &Engine) -> (SlowCause, Option<RunningWork>) {
     }
 }
 
-fn wait_for_flush(engine: &Engine) -> Result<()> {
+/// Notes the flush in `background` if it begins during the wait.
+fn wait_for_flush(engine: &Engine, background: &mut Option<RunningWork>) -> Result<()> {
     let mut work = engine.maintenance.work.lock();
     while is_full(engine) {
         engine.health.check_writable()?;
@@ -92,6 +97,7 @@ fn wait_for_flush(engine: &Engine) -> Result<()> {
             engine.signal_work();
             return Err(full_disk::disk_full(engine));
         }
+        *background = background.take().or_else(|| running_flush(engine));
         engine.maintenance.work_changed.wait_for(&mut work, std::time::Duration::from_millis(10));
     }
     Ok(())

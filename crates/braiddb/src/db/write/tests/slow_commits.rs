@@ -273,7 +273,13 @@ fn full_memory_is_named_with_the_flush() {
     );
     let closed = gate.close();
     let tree = rig.tree.clone();
-    let writer = thread::spawn(move || (0..400u32).try_for_each(|key| tree.put(key.to_be_bytes(), [7; 200]).map(drop)));
+    // The first memtable is full before the second may stall.
+    let mut keys = 0..400u32;
+    while rig.db.stats().frozen_memtables == 0 {
+        tree.put(keys.next().unwrap().to_be_bytes(), [7; 200]).unwrap();
+    }
+    gate.await_thread();
+    let writer = thread::spawn(move || keys.try_for_each(|key| tree.put(key.to_be_bytes(), [7; 200]).map(drop)));
     while !matches!(rig.events.recv_timeout(Duration::from_secs(30)).unwrap(), Event::StallBegin) {}
     rig.clock.advance(400 * MS);
     drop(closed);
