@@ -106,6 +106,19 @@ impl Gate {
         Closed(self)
     }
 
+    fn is_closed(&self) -> bool {
+        self.state.lock().0
+    }
+
+    /// Waits for a thread, at most this real time. Returns whether one waits.
+    fn await_thread_for(&self, time: Duration) -> bool {
+        let mut state = self.state.lock();
+        if state.1 == 0 {
+            self.changed.wait_for(&mut state, time);
+        }
+        state.1 > 0
+    }
+
     fn await_thread(&self) {
         let mut state = self.state.lock();
         while state.1 == 0 {
@@ -295,12 +308,14 @@ fn full_memory_is_named_with_the_flush() {
 fn throttled_while_merging(fold_bytes_per_entry: u64) -> (SlowCommit, String) {
     let gate = Arc::new(Gate::default());
     let (held, time) = (Arc::clone(&gate), Arc::new(Mutex::new(None::<Arc<Clock>>)));
-    let (clock, created) = (Arc::clone(&time), Arc::new(Mutex::new(String::new())));
+    let (clock, created) = (Arc::clone(&time), Arc::new(Mutex::new(None)));
     let created_now = Arc::clone(&created);
     let settings = |s| Settings { background_threads: 2, slow_commit_ns: MS, fold_bytes_per_entry, ..s };
     let rig = Rig::new(settings, move |operation, name| match operation {
         Operation::Create if is_thread("braiddb-merge") => {
-            name.clone_into(&mut created_now.lock());
+            if held.is_closed() {
+                created_now.lock().get_or_insert_with(|| name.to_owned());
+            }
             held.pass();
         }
         // Makes the throttle noticeable: it counts in the time of a flush.
@@ -313,23 +328,29 @@ fn throttled_while_merging(fold_bytes_per_entry: u64) -> (SlowCommit, String) {
     rig.db.compact().unwrap();
     *time.lock() = Some(Arc::clone(&rig.clock));
     let closed = gate.close();
+    let mut is_held = false;
     for _ in 0..40 {
         (0..5u32).for_each(|key| _ = rig.tree.put(key.to_be_bytes(), [8; 40]).unwrap());
         rig.db.flush().unwrap();
+        // The merge that is due after some flushes begins then. After more of them, another would.
+        is_held = is_held || gate.await_thread_for(Duration::from_millis(300));
     }
-    gate.await_thread();
+    assert!(is_held);
     let before = rig.commits().len();
-    for _ in 0..2 {
-        // Large enough for a delay of some milliseconds.
+    // Small delays add up until one is slow.
+    for _ in 0..50 {
+        if rig.commits().len() > before {
+            break;
+        }
         let mut batch = rig.db.batch();
         (0..30u32).for_each(|key| _ = batch.put(&rig.tree, key.to_be_bytes(), [9; 250]));
         batch.commit().unwrap();
     }
     let commits = rig.commits();
     assert!(commits.len() > before, "{}", rig.db.stats().pressure_per_mille);
-    let created = created.lock().clone();
+    let created = created.lock().take();
     drop(closed);
-    (commits.into_iter().next_back().unwrap(), created)
+    (commits.into_iter().next_back().unwrap(), created.unwrap())
 }
 
 #[test]
