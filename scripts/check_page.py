@@ -360,6 +360,31 @@ class Checks:
             path = "/trees/albums/" + urllib.parse.quote("artist 000/new ?%", safe="")
             assert server.ask("GET", path) == b"\x00\xff\x10"
 
+    def scene_slow_answer(self):
+        """A record whose answer comes after that of the next one changes nothing of it."""
+        with self.music("slow-answer") as server, self.browse(server) as watched:
+            page = watched.open("trees/albums")
+            rows = page.get_by_role("grid").locator("tbody tr")
+            record = page.get_by_role("complementary", name="Record")
+            held = []
+            page.route("**/trees/albums/artist%20000*", lambda route: route.continue_() if held else held.append(route))
+            rows.nth(1).click()
+            expect(record.locator("pre")).to_contain_text('"title": "Title 1"')
+            rows.nth(0).click()
+            expect(record.get_by_text("Reading the record.")).to_be_visible()
+            expect(record.get_by_role("button")).to_have_count(0)
+            rows.nth(1).click()
+            expect(record.locator("pre")).to_contain_text('"title": "Title 1"')
+            with page.expect_response(lambda response: response.request.method == "GET" and "artist%20000" in response.url):
+                held[0].continue_()
+            page.wait_for_timeout(200)
+            record.get_by_role("button", name="Edit").click()
+            expect(record.get_by_label("Value", exact=True)).to_have_value(re.compile('"Title 1"'))
+            # A value of one line may become long, but not that long.
+            server.ask("PUT", "/trees/albums/artist%20000", "[" * 16000 + "]" * 16000)
+            rows.nth(0).click()
+            expect(record.get_by_text("32,000 bytes")).to_be_visible()
+
     def scene_read_only(self):
         db = self.create("read-only")
         with self.serve(db, "--write") as server:

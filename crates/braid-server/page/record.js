@@ -15,13 +15,13 @@ const DOWNLOAD_MAX = 512 << 20;
 
 export class Record {
   constructor(browser) {
-    Object.assign(this, { browser, mayWrite: false, key: null, found: null, notation: null });
+    Object.assign(this, { browser, mayWrite: false, key: null, found: null, notation: null, reading: null });
     this.node = h("aside", { class: "record", "aria-label": "Record", tabindex: "-1" });
     this.clear();
   }
 
   clear(message = "Choose a record to see it whole.") {
-    this.key = this.found = null;
+    this.key = this.found = this.reading = this.editor = null;
     this.node.replaceChildren(h("p", { class: "empty" }, message));
   }
 
@@ -38,15 +38,21 @@ export class Record {
     return `${treePath(this.browser.name)}/${toPercent(key)}`;
   }
 
-  /** Reads and shows a record. */
+  /**
+   * Reads and shows a record. Another may be chosen meanwhile: then its answer is dropped. Buttons of
+   * the one before go at once, since they would act on this one.
+   */
   async show(key, focus = true) {
-    this.editor = null;
-    this.key = key;
+    this.clear("Reading the record.");
+    const reading = {};
+    Object.assign(this, { key, reading });
     try {
-      this.found = await this.read(key);
-      this.notation = null;
-      if (this.key === key) this.draw();
+      const found = await this.read(key);
+      if (this.reading !== reading) return;
+      Object.assign(this, { found, notation: null });
+      this.draw();
     } catch (error) {
+      if (this.reading !== reading) return;
       this.fail(error);
     }
     if (focus) this.node.focus({ preventScroll: false });
@@ -54,7 +60,7 @@ export class Record {
 
   /** Shows a value of a key that has many. Pairs have no versions: they are added and deleted only. */
   showPair(key, value) {
-    this.editor = null;
+    this.editor = this.reading = null;
     this.key = key;
     this.notation = null;
     this.found = { value, length: value.length, etag: null, expires: null };
@@ -155,7 +161,7 @@ export class Record {
   }
 
   create() {
-    this.key = this.found = null;
+    this.key = this.found = this.reading = null;
     this.open({ title: "New record", value: "", isText: true, isNew: true });
   }
 
@@ -205,10 +211,13 @@ export class Record {
       return this.message(error.message);
     }
     const condition = key ? { "If-None-Match": "*" } : { "If-Match": this.found.etag };
+    const before = this.found;
     const seconds = ttl.value !== "" ? ttl.value : this.found?.expires ? Math.max(1, Math.ceil(this.found.expires / 1e6 - Date.now() / 1000)) : null;
     try {
       await request("PUT", this.path(target) + (seconds === null ? "" : `?ttl=${seconds}`), { headers: condition, body: value });
     } catch (error) {
+      // The panel shows another record by now.
+      if (this.found !== before || !this.editor) return this.message(`${this.browser.showKey(target)} was not saved: ${error.message}`);
       if (error instanceof Refusal && error.status === 412) return key ? this.message("A record has this key. Search for it to change it.") : this.showConflict(value);
       return this.changeFailed(error);
     }
@@ -224,9 +233,11 @@ export class Record {
 
   /** Another client changed the record: shows its value beside the refused one. */
   async showConflict(mine) {
+    const before = this.found;
     let theirs;
     try {
       theirs = await this.read(this.key);
+      if (this.found !== before) return;
     } catch (error) {
       if (!(error instanceof Refusal && error.status === 404)) return this.changeFailed(error);
       return this.message("The record was deleted meanwhile. Nothing was changed. Copy your text, if you need it, and make a new record.");

@@ -26,10 +26,13 @@ function isJson(text) {
  * written: JSON.stringify would round long ones.
  */
 export function indent(text) {
+  // Deeply nested values would become thousands of times as long.
+  const longest = 8 * text.length + 4096;
   let depth = 0;
   const tokens = text.match(/"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/gs) ?? [];
   let result = "";
-  tokens.forEach((token, at) => {
+  for (const [at, token] of tokens.entries()) {
+    if (result.length > longest) return text;
     const after = tokens[at + 1];
     const line = (deeper) => `\n${"  ".repeat(Math.max(0, depth + deeper))}`;
     if (token === "{" || token === "[") {
@@ -42,7 +45,7 @@ export function indent(text) {
     } else if (token === ",") result += token + line(0);
     else if (token === ":") result += ": ";
     else result += token;
-  });
+  }
   return result;
 }
 
