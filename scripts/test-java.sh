@@ -58,7 +58,7 @@ for JAVA_HOME in "${javas[@]}"; do
 
     classes=java/braiddb/target
     access=()
-    "$JAVA_HOME/bin/java" --help | grep -q -e --enable-native-access &&
+    "$JAVA_HOME/bin/java" --help | grep -e --enable-native-access >/dev/null &&
         access=(--enable-native-access=ALL-UNNAMED)
     seconds=$(awk "BEGIN { print int(60 * $volume) + 5 }")
     echo "misusing it for $seconds s under -Xcheck:jni"
