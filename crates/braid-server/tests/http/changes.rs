@@ -185,8 +185,8 @@ fn filters_select_changes_and_limit_ends_the_stream() {
     server.ask("HEAD", "/changes", &[], b"").has(200);
 }
 
-/// A writer commits all the time; the client goes away at any place in the stream, also inside a
-/// commit, and resumes with its last id. What it has of an unfinished commit it drops.
+/// The client disconnects at random places, also inside a commit, while a writer commits. It drops the
+/// changes of an unfinished commit and resumes with its last id.
 #[test]
 fn resumed_client_gets_each_commit_once_and_whole() {
     const COMMITS: u64 = 300;
@@ -304,7 +304,8 @@ fn client_that_stalls_for_long_is_cut_off() {
             Err(error) => break error,
         }
     };
-    assert_ne!(error.kind(), io::ErrorKind::TimedOut);
+    // A read that timed out would be no end.
+    assert!(!matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
     let mut resumed = Events::open(&server, "", stalled.last_id.as_deref());
     assert_eq!(resumed.commit().len(), 60);
 }

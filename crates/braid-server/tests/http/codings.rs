@@ -175,8 +175,7 @@ fn coded_body_is_stored_decoded() {
     );
 }
 
-/// A body of 1 MB that decodes to a gigabyte. The limit counts what it decodes to, and the server
-/// stops there.
+/// A body of 1 MB decodes to a gigabyte. The limit applies to decoded bytes, and decoding stops at it.
 #[test]
 fn decompression_bomb_is_refused() {
     let db = Db::in_memory().unwrap();

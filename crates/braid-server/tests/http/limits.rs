@@ -151,8 +151,8 @@ fn client_that_takes_bytes_steadily_gets_all() {
     }
 }
 
-/// The story: the system's buffers took megabytes for a client, and reported room when half were
-/// sent. So a client a little above the least rate seemed to stand still, and was given up.
+/// Regression: with large socket buffers, the server saw no progress for seconds, and cut off clients
+/// that read slightly faster than the minimum rate.
 #[cfg(target_os = "linux")]
 #[test]
 fn client_just_above_the_least_rate_gets_all() {
