@@ -194,7 +194,7 @@ impl Following {
         Ok(Following { db, changes, bell, waker, notation, current: None, sent: None, commits_left, is_over: false })
     }
 
-    /// Writes what there is, up to a chunk. The first step writes the position at least.
+    /// Writes pending events, up to one chunk. The first step always writes the position.
     fn step(&mut self) -> Step {
         let mut chunk = Vec::new();
         if self.sent.is_none() {

@@ -36,7 +36,7 @@ impl Coding {
     /// Returns the coding that `Accept-Encoding` prefers (RFC 9110, section 12.5.3); of equals zstd,
     /// which takes less time. `None`: none is wanted.
     pub fn accepted(headers: &HeaderMap) -> Option<Coding> {
-        // Thousandths, by the coding; `any` stands for those without a weight of their own.
+        // Weights in thousandths. `any` is that of `*`: it applies to codings that are not listed.
         let (mut zstd, mut gzip, mut identity, mut any) = (None, None, None, None);
         for (name, weight) in weighted(headers, &header::ACCEPT_ENCODING) {
             match Coding::of(name) {

@@ -30,7 +30,7 @@ const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 4 << 20;
 /// Time for a client to take the end of a change stream after a stop.
 const STREAM_END_TIME: Duration = Duration::from_secs(1);
-/// Stands for longer times, which no clock can add.
+/// Replaces longer times, which would overflow an `Instant`.
 pub const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Maximum header fields of a request.
 const HEADERS_MAX: usize = 64;

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::notation::{show_bytes, show_count, show_counted, show_name, show_rate};
 
-/// What only the process that has the database open knows.
+/// Statistics that only the process with the open database has.
 pub const NOT_KNOWN: [&str; 7] =
     ["gets and puts", "latencies", "memory", "background work", "throttling", "readers", "slow commits"];
 
