@@ -131,11 +131,14 @@ impl Printer<'_> {
                 }
                 None => self.show(value),
             },
-            (EntryKind::Stream, _) if let Some(pieces) = Pieces::decode(value) => {
-                let mut files: Vec<u64> = pieces.list.iter().map(|piece| piece.file).collect();
-                files.dedup();
-                format!("-> {} bytes in {} pieces, in blob files {files:?}", pieces.len(), pieces.list.len())
-            }
+            (EntryKind::Stream, _) => match Pieces::decode(value) {
+                Some(pieces) => {
+                    let mut files: Vec<u64> = pieces.list.iter().map(|piece| piece.file).collect();
+                    files.dedup();
+                    format!("-> {} bytes in {} pieces, in blob files {files:?}", pieces.len(), pieces.list.len())
+                }
+                None => self.show(value),
+            },
             (EntryKind::RangeDelete, _) => format!(".. {}", self.show_key(value)),
             _ => self.show(value),
         }
