@@ -1,9 +1,10 @@
 //! Counters, sizes and estimates.
 
 pub use crate::{
-    base::ReaderKind,
+    base::{FoundEntry, FoundKind, ReadSource, ReadStep, ReaderKind, SkipReason, ViewName},
     db::{
-        BackgroundWork, CommitParts, PartitionStats, RangeEstimate, ReaderStats, Refreshed, RunStats, RunningWork,
-        ScrubStats, SharedRuntimeStats, SlowCause, SlowCommit, SlowCommitTotal, Stats, TreeInfo,
+        BackgroundWork, CommitParts, Explain, ExplainedStep, FoundPlace, Outcome, PartitionStats, RangeEstimate,
+        ReaderStats, Refreshed, RunStats, RunningWork, ScrubStats, SharedRuntimeStats, SlowCause, SlowCommit,
+        SlowCommitTotal, Stats, TreeInfo,
     },
 };

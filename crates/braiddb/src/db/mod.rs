@@ -69,6 +69,7 @@ pub use maintenance::verify::{
 pub use open::archive::{LogArchive, RestorePoint};
 pub use open::birthplace::check_target;
 pub use open::new_directory::{NewDirectory, Operation, make_durably, remove_unfinished};
+pub use read::explain::{Explain, ExplainedStep, FoundPlace, Outcome};
 pub use record::bytes::{Key, Value};
 pub use record::version::{ETag, Version};
 pub use watch::{

@@ -1,9 +1,9 @@
 use super::{LookupKey, ReadState};
 use crate::{
-    base::{EntryKind, EntryRef, Result, SequenceNumber},
+    base::{EntryKind, EntryRef, FoundEntry, NoTrace, ReadStep, ReadTrace, Result, SequenceNumber, SkipReason},
     table::RunMeta,
-    version::{Partition, is_counted},
-    view::{CacheMiss, Leaf, View},
+    version::{Partition, RunHandle, is_counted},
+    view::{CacheMiss, Leaf, Query, View},
 };
 use crossbeam_epoch::Guard;
 use std::ops::Deref;
@@ -48,10 +48,11 @@ pub fn get<'g>(
     snapshot: SequenceNumber,
     guard: &'g Guard,
 ) -> Result<Option<EntryRef<'g>>> {
-    get_with(state, LookupKey::of(key), snapshot, true, guard)
+    get_with(state, LookupKey::of(key), snapshot, true, guard, NoTrace)
 }
 
-/// [`get`]; the sequence number of a plain value is valid only `with_sequence`.
+/// [`get`] that reports its steps. The sequence number of a plain value is valid only
+/// `with_sequence`.
 #[inline(always)]
 pub fn get_with<'g>(
     state: &'g ReadState,
@@ -59,6 +60,7 @@ pub fn get_with<'g>(
     snapshot: SequenceNumber,
     with_sequence: bool,
     guard: &'g Guard,
+    trace: impl ReadTrace,
 ) -> Result<Option<EntryRef<'g>>> {
     let (key, hash) = (lookup_key.key(), lookup_key.hash());
     let partition = &state.version.partitions[state.version.find_by_head(lookup_key.head(), key)];
@@ -66,16 +68,15 @@ pub fn get_with<'g>(
     if let Some((view, _)) = only_view {
         view.prefetch_by_hash(hash);
     }
-    if let Some(decided) = get_in_memtables(state, key, hash, snapshot) {
+    if let Some(decided) = get_in_memtables(state, key, hash, snapshot, trace) {
         return Ok(decided);
     }
+    trace.note(|| partition_step(partition, key, snapshot));
     let Some((view, runs)) = only_view else {
-        return get_in_partition(partition, key, hash, None, snapshot, guard);
+        return get_in_partition(partition, key, hash, None, snapshot, guard, trace);
     };
-    let found = match with_sequence {
-        true => view.get_hashed(runs, key, hash, snapshot, guard)?,
-        false => view.find_hashed(runs, key, hash, snapshot, guard)?,
-    };
+    let query = Query { key, hash, snapshot, with_sequence };
+    let found = view.search(runs, None, query, guard, trace)?;
     Ok(found.and_then(|entry| live(entry, 0)))
 }
 
@@ -133,14 +134,14 @@ pub fn get_prepared<'g>(
     guard: &'g Guard,
 ) -> Result<Option<EntryRef<'g>>> {
     let Lookup { hash, partition, segment, .. } = *lookup;
-    if let Some(decided) = get_in_memtables(state, key, hash, snapshot) {
+    if let Some(decided) = get_in_memtables(state, key, hash, snapshot, NoTrace) {
         return Ok(decided);
     }
     let partition = &state.version.partitions[partition];
     let found = match (partition.only_view(), segment) {
         (Some((view, runs)), Some(segment)) => view.get_in_segment(runs, segment, key, hash, snapshot, guard)?,
         (Some((view, runs)), None) => view.find_hashed(runs, key, hash, snapshot, guard)?,
-        (None, _) => return get_in_partition(partition, key, hash, segment, snapshot, guard),
+        (None, _) => return get_in_partition(partition, key, hash, segment, snapshot, guard, NoTrace),
     };
     Ok(found.and_then(|entry| live(entry, 0)))
 }
@@ -152,13 +153,22 @@ fn get_in_memtables<'g>(
     key: &[u8],
     hash: u64,
     snapshot: SequenceNumber,
+    trace: impl ReadTrace,
 ) -> Option<Option<EntryRef<'g>>> {
-    for memtable in state.memtables() {
+    for (position, memtable) in state.memtables().enumerate() {
         if memtable.is_empty() {
             continue;
         }
         let deleted = memtable.newest_covering(key, snapshot);
-        if let Some(entry) = memtable.get_hashed(key, hash, snapshot) {
+        let found = memtable.get_hashed(key, hash, snapshot);
+        trace.note(|| ReadStep::Memtable {
+            position,
+            entries: memtable.entry_count(),
+            is_excluded: !memtable.may_contain(hash),
+            found: found.as_ref().map(FoundEntry::of),
+            covered_by: (deleted > 0).then_some(deleted),
+        });
+        if let Some(entry) = found {
             return Some(live(entry, deleted));
         }
         if deleted > 0 {
@@ -179,7 +189,11 @@ fn get_in_partition<'g>(
     segment: Option<u32>,
     snapshot: SequenceNumber,
     guard: &'g Guard,
+    trace: impl ReadTrace,
 ) -> Result<Option<EntryRef<'g>>> {
+    let skip = |handle: &RunHandle, reason| {
+        trace.note(|| ReadStep::RunSkipped { run: handle.run().meta().number, reason });
+    };
     let deleted = partition.newest_covering(key, snapshot);
     let mut best: Option<EntryRef<'g>> = None;
     let mut apart = [Step::Unknown; RUNS_AT_ONCE];
@@ -194,9 +208,11 @@ fn get_in_partition<'g>(
     let is_counted = is_counted(hash);
     for (index, handle) in partition.apart.iter().enumerate() {
         if best.is_some_and(|b| b.sequence >= handle.run().meta().max_sequence) {
+            partition.apart.iter().skip(index).for_each(|handle| skip(handle, SkipReason::Older));
             break;
         }
         if handle.lacks(hash) {
+            skip(handle, SkipReason::Filter);
             continue;
         }
         let others = partition.apart.get(index + 1..).unwrap_or_default();
@@ -206,30 +222,30 @@ fn get_in_partition<'g>(
             is_prepared = true;
         }
         let step = match apart.get(index) {
-            Some(Step::Outside) => continue,
+            Some(Step::Outside) => {
+                // The filter was asked above.
+                skip(handle, SkipReason::KeyRange);
+                continue;
+            }
             Some(Step::Segment(segment)) => Some(*segment),
-            _ if is_outside(handle.run().meta(), key) => continue,
+            _ if is_outside(handle.run().meta(), key) => {
+                skip(handle, SkipReason::KeyRange);
+                continue;
+            }
             _ => None,
         };
         if is_counted {
             handle.note_read(1);
         }
         let (view, runs) = (handle.view()?, handle.alone());
-        let found = match step {
-            Some(segment) => view.get_in_segment(runs, segment, key, hash, snapshot, guard)?,
-            None => view.get_hashed(runs, key, hash, snapshot, guard)?,
-        };
-        best = newer(best, found);
+        let query = Query { key, hash, snapshot, with_sequence: true };
+        best = newer(best, view.search(runs, step, query, guard, trace)?);
     }
     if let Some(view) = &partition.view
         && best.is_none_or(|b| b.sequence < partition.view_max_sequence)
     {
-        let runs = &partition.view_runs;
-        let found = match segment {
-            Some(segment) => view.get_in_segment(runs, segment, key, hash, snapshot, guard)?,
-            None => view.get_hashed(runs, key, hash, snapshot, guard)?,
-        };
-        best = newer(best, found);
+        let query = Query { key, hash, snapshot, with_sequence: true };
+        best = newer(best, view.search(&partition.view_runs, segment, query, guard, trace)?);
     }
     Ok(best.and_then(|entry| live(entry, deleted)))
 }
@@ -277,6 +293,17 @@ fn prepare_apart(
     match main.map(|view| advance(view, main_step)) {
         Some(Step::Segment(segment)) => Some(segment),
         _ => segment,
+    }
+}
+
+#[cold]
+fn partition_step(partition: &Partition, key: &[u8], snapshot: SequenceNumber) -> ReadStep {
+    let covered_by = partition.newest_covering(key, snapshot);
+    ReadStep::Partition {
+        id: partition.id,
+        unindexed_runs: partition.apart.len(),
+        view_runs: partition.view_runs.len(),
+        covered_by: (covered_by > 0).then_some(covered_by),
     }
 }
 

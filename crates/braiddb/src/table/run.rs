@@ -21,7 +21,7 @@ use super::{
     tail::Index,
 };
 use crate::{
-    base::{EntryRef, Error, RangeTombstoneSet, Result, SequenceNumber},
+    base::{EntryRef, Error, RangeTombstoneSet, ReadSource, Result, SequenceNumber},
     cache::{CacheSlots, MappedFile, UnitNote},
     platform::{DeferredClose, File, Vfs},
 };
@@ -293,6 +293,24 @@ impl Run {
     #[inline]
     pub fn is_absent(&self, block: u16) -> bool {
         self.slots.is_vacant(u32::from(block))
+    }
+
+    /// Returns where a block is, for a caller that reports it.
+    #[cold]
+    pub fn source(&self, block: u16) -> ReadSource {
+        if usize::from(block) >= self.slots.units() {
+            return ReadSource::Disk;
+        }
+        let Some(file) = self.place.file(&*self.file, self.meta.file_bytes).filter(|_| self.is_plain(block)) else {
+            return if self.is_absent(block) { ReadSource::Disk } else { ReadSource::Cache };
+        };
+        let checked = self.slots.in_place_since(u32::from(block));
+        match checked {
+            None if !self.is_absent(block) => ReadSource::Cache,
+            _ if !file.is_in_memory(self.unit_of(block)) => ReadSource::Disk,
+            Some(checked) if checked == self.moment().span_of(u64::from(block)) => ReadSource::Mapped,
+            _ => ReadSource::MappedUnchecked,
+        }
     }
 
     pub fn range_tombstones(&self) -> &Arc<RangeTombstoneSet> {

@@ -4,9 +4,9 @@
 use super::bits::{is_equal, is_joined};
 use super::cache_miss::CacheMiss;
 use super::hash_index::{Asked, HashIndex, index_bytes};
-use super::reader::{Query, View};
+use super::reader::{Query, View, block_step};
 use super::simd::{Simd, Task};
-use crate::base::{EntryKind, EntryRef, Result, SequenceNumber};
+use crate::base::{EntryKind, EntryRef, FoundEntry, ReadStep, ReadTrace, Result, SequenceNumber};
 use crate::table::{EntryOffset, Moment, Run};
 use crossbeam_epoch::Guard;
 use std::{
@@ -159,17 +159,30 @@ impl View {
         runs: &[Arc<Run>],
         query: Query<'_>,
         guard: &'g Guard,
+        trace: impl ReadTrace,
     ) -> Result<Option<Option<EntryRef<'g>>>> {
         index.note_use();
         let mut candidates = index.find(simd, query.hash);
+        trace.note(|| ReadStep::HashIndex {
+            view: self.name(runs),
+            candidates: candidates.count(),
+            is_complete: candidates.is_complete(),
+        });
         if !candidates.is_one() {
             index.prefetch_entries(candidates, runs);
         }
         for word in &mut candidates {
+            let block = trace.look(|| {
+                let word = index.decode(word);
+                block_step(runs.get(word.run)?, word.block)
+            });
             let Some(entry) = index.read(word, runs, query.with_sequence, guard) else { return Ok(None) };
             let entry = entry?;
+            block.flatten().into_iter().for_each(|step| trace.note(|| step));
             super::counters::count_key_comparison();
-            if is_equal(entry.key, query.key) {
+            let has_key = is_equal(entry.key, query.key);
+            trace.note(|| ReadStep::Compared { found: has_key.then(|| FoundEntry::of(&entry)) });
+            if has_key {
                 return Ok(Some(Some(entry)));
             }
         }

@@ -49,7 +49,7 @@ pub(crate) use format::PAGE_BYTES;
 pub use format::ViewMeta;
 pub use hash_get::{FastGet, Likely, Probe, prefetched_value};
 pub use hold::Held;
-pub use reader::{Leaf, View};
+pub use reader::{Leaf, Query, View};
 pub use rows::{RowBatch, RowPlace};
 pub use run_writer::SortedRunWriter;
 #[cfg(test)]

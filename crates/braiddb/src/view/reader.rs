@@ -17,7 +17,8 @@ use crate::cache::CacheSlots;
 use crate::platform::{DeferredClose, File, ReadRequest, Vfs};
 use crate::table::{IndexTrigger, Position, Run};
 use crossbeam_epoch::Guard;
-pub(super) use get::Query;
+pub use get::Query;
+pub(super) use get::block_step;
 use std::{
     path::{Path, PathBuf},
     sync::{

@@ -5,14 +5,14 @@ use super::{
     merge_operands::{self, FoundOperands},
 };
 use crate::{
-    base::{Content, EntryKind, EntryRef, Error, ReaderKind, Result, SequenceNumber, TreeId},
+    base::{Content, EntryKind, EntryRef, Error, NoTrace, ReadStep, ReaderKind, Result, SequenceNumber, TreeId},
     db::engine::{
         key::{KeyBuf, check_key},
         read_hold::Hold,
         root::Engine,
     },
     read::{self, GROUP_KEYS, Lookup, LookupKey, ReadState},
-    table::blob::BlobValue,
+    table::blob::{BlobRef, BlobValue, Pieces},
     view::{CacheMiss, FastGet, read_misses},
 };
 use crossbeam_epoch::Guard;
@@ -39,6 +39,23 @@ enum What {
 impl Unresolved {
     pub fn expires_us(&self) -> Option<u64> {
         self.expires_us
+    }
+
+    /// Returns the step that reads the value, of the bytes then known; `None` for values in the
+    /// entry.
+    pub fn reading_step(&self) -> Option<Box<dyn Fn(u64) -> ReadStep>> {
+        match &self.what {
+            What::Blob(reference) => {
+                let (file, offset) = BlobRef::decode(reference).map_or((0, 0), |blob| (blob.file, blob.offset));
+                Some(Box::new(move |bytes| ReadStep::Blob { file, offset, bytes }))
+            }
+            What::Stream(list) => {
+                let pieces = Pieces::decode(list).map_or(0, |pieces| pieces.list.len());
+                Some(Box::new(move |bytes| ReadStep::Stream { pieces, bytes }))
+            }
+            What::Operands(_) => Some(Box::new(|bytes| ReadStep::Merged { bytes })),
+            What::Value(_) | What::Nonsense => None,
+        }
     }
 
     /// Returns the contents of an entry.
@@ -81,9 +98,7 @@ pub fn get_now<R>(
     read: impl FnOnce(Cow<'_, [u8]>) -> R,
 ) -> Result<Option<R>> {
     if let Some(state) = engine.cell.fast_state.borrow() {
-        // State before sequence number, as in `state_for`.
-        let at = || engine.readers.snapshots.visible();
-        let answer = read::fast_get(&state, (tree.first_key(), key), whole_key, at, || engine.storage.table.moment());
+        let answer = fast_get(engine, &state, tree, key);
         #[cfg(test)]
         super::tests::fast_path::note(&answer);
         // After a close there is no state to borrow; a borrow means that the read began before.
@@ -94,6 +109,14 @@ pub fn get_now<R>(
         }
     }
     get_slow(engine, tree, key, read)
+}
+
+/// Looks up the latest value on the fast path.
+#[inline(always)]
+pub fn fast_get<'s>(engine: &Engine, state: &'s ReadState, tree: TreeId, key: &[u8]) -> FastGet<'s> {
+    // State before sequence number, as in `state_for`.
+    let at = || engine.readers.snapshots.visible();
+    read::fast_get(state, (tree.first_key(), key), whole_key, at, || engine.storage.table.moment())
 }
 
 /// General path of [`get_now`]; separate because inlining costs the fast path
@@ -139,7 +162,7 @@ fn get_with<R>(
     {
         let (state, at) = engine.state_for(snapshot)?;
         let guard = crossbeam_epoch::pin();
-        match read::get_with(&state, key, at, with_sequence, &guard) {
+        match read::get_with(&state, key, at, with_sequence, &guard, NoTrace) {
             Ok(None) => return Ok(None),
             Ok(Some(entry)) if entry.kind == EntryKind::Value => {
                 return Ok(Some(read(Cow::Borrowed(entry.value), entry.sequence)));

@@ -10,28 +10,29 @@ use super::super::{
     simd::{Simd, Task},
 };
 use super::View;
-use crate::base::{EntryRef, Result, SequenceNumber};
+use crate::base::{EntryRef, FoundEntry, NoTrace, ReadSource, ReadStep, ReadTrace, Result, SequenceNumber, ViewName};
 use crate::codec::hash64;
 use crate::table::{Position, Run};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
 
-struct Get<'a, 'g> {
+struct Get<'a, 'g, T> {
     view: &'a View,
     runs: &'a [Arc<Run>],
     number: Option<u32>,
     query: Query<'a>,
     guard: &'g Guard,
+    trace: T,
 }
 
-impl<'g> Task for Get<'_, 'g> {
+impl<'g, T: ReadTrace> Task for Get<'_, 'g, T> {
     type Output = Result<Option<EntryRef<'g>>>;
 
     #[inline(always)]
     fn run(self, simd: Simd) -> Self::Output {
-        let Get { view, runs, number, query, guard } = self;
+        let Get { view, runs, number, query, guard, trace } = self;
         if let Some(index) = view.hash_index(query.snapshot)
-            && let Some(found) = view.hash_get(simd, index, runs, query, guard)?
+            && let Some(found) = view.hash_get(simd, index, runs, query, guard, trace)?
         {
             return Ok(found);
         }
@@ -44,7 +45,7 @@ impl<'g> Task for Get<'_, 'g> {
                 None => return Ok(None),
             },
         };
-        view.get_with(simd, runs, number, query, guard)
+        view.get_with(simd, runs, number, query, guard, trace)
     }
 }
 
@@ -86,6 +87,19 @@ impl<'a> Task for PrefetchEntry<'a, '_> {
     }
 }
 
+/// Returns the step that reads a block, before it is read.
+#[cold]
+pub(in crate::view) fn block_step(run: &Run, block: u16) -> Option<ReadStep> {
+    let unit = run.unit_of(block);
+    Some(ReadStep::Block {
+        run: run.meta().number,
+        block: block.into(),
+        offset: unit.start,
+        bytes: unit.end.saturating_sub(unit.start),
+        source: run.source(block),
+    })
+}
+
 #[inline(always)]
 fn precheck(run: &Arc<Run>, position: Position) -> Option<CacheMiss<'_>> {
     run.prefetch(position);
@@ -121,12 +135,14 @@ impl Task for FindInLeaf<'_> {
     }
 }
 
-#[derive(Clone, Copy)]
-pub(in crate::view) struct Query<'a> {
-    pub(in crate::view) key: &'a [u8],
-    pub(in crate::view) hash: u64,
-    snapshot: SequenceNumber,
-    pub(in crate::view) with_sequence: bool,
+/// A get of the newest version of a key at or below a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'a> {
+    pub key: &'a [u8],
+    pub hash: u64,
+    pub snapshot: SequenceNumber,
+    /// Otherwise the sequence number of a plain value is undefined.
+    pub with_sequence: bool,
 }
 
 impl View {
@@ -152,13 +168,20 @@ impl View {
         snapshot: SequenceNumber,
         guard: &'g Guard,
     ) -> Result<Option<EntryRef<'g>>> {
-        self.simd.run(Get {
-            view: self,
-            runs,
-            number: None,
-            query: Query { key, hash, snapshot, with_sequence: true },
-            guard,
-        })
+        self.search(runs, None, Query { key, hash, snapshot, with_sequence: true }, guard, NoTrace)
+    }
+
+    /// [`View::get`] that reports its steps, perhaps in a known segment.
+    #[inline]
+    pub fn search<'g>(
+        &self,
+        runs: &[Arc<Run>],
+        number: Option<u32>,
+        query: Query<'_>,
+        guard: &'g Guard,
+        trace: impl ReadTrace,
+    ) -> Result<Option<EntryRef<'g>>> {
+        self.simd.run(Get { view: self, runs, number, query, guard, trace })
     }
 
     /// The sequence number of a plain value is undefined.
@@ -171,8 +194,7 @@ impl View {
         snapshot: SequenceNumber,
         guard: &'g Guard,
     ) -> Result<Option<EntryRef<'g>>> {
-        let query = Query { key, hash, snapshot, with_sequence: false };
-        self.simd.run(Get { view: self, runs, number: None, query, guard })
+        self.search(runs, None, Query { key, hash, snapshot, with_sequence: false }, guard, NoTrace)
     }
 
     pub fn get_in_segment<'g>(
@@ -184,8 +206,7 @@ impl View {
         snapshot: SequenceNumber,
         guard: &'g Guard,
     ) -> Result<Option<EntryRef<'g>>> {
-        let query = Query { key, hash, snapshot, with_sequence: true };
-        self.simd.run(Get { view: self, runs, number: Some(number), query, guard })
+        self.search(runs, Some(number), Query { key, hash, snapshot, with_sequence: true }, guard, NoTrace)
     }
 
     #[inline(always)]
@@ -196,28 +217,55 @@ impl View {
         number: u32,
         query: Query<'_>,
         guard: &'g Guard,
+        trace: impl ReadTrace,
     ) -> Result<Option<EntryRef<'g>>> {
         let Query { key, hash, snapshot, .. } = query;
+        let source = trace.look(|| self.page_source(number));
         let segment = self.segment(number, guard)?;
         let sees_all = snapshot >= self.meta.max_sequence;
         let mut candidates = self.candidates(simd, &segment, key, hash);
+        trace.note(|| ReadStep::Segment {
+            view: self.name(runs),
+            segment: number,
+            candidates: candidates.count_ones(),
+            source: source.unwrap_or(ReadSource::Cache),
+        });
         while candidates != 0 {
             let lane = candidates.trailing_zeros() as usize;
             candidates &= candidates - 1;
             if sees_all && segment.selector(lane) & SELECTOR_STALE != 0 {
                 continue;
             }
+            let at = trace.look(|| self.locate(runs, number, &segment, lane));
+            let block =
+                trace.look(|| at.and_then(Result::ok).and_then(|(run, at)| block_step(runs.get(run)?, at.block)));
             let entry = self.entry(runs, number, &segment, lane, guard)?;
+            block.flatten().into_iter().for_each(|step| trace.note(|| step));
             counters::count_key_comparison();
-            if !is_equal(entry.key, key) {
+            let has_key = is_equal(entry.key, key);
+            trace.note(|| ReadStep::Compared { found: has_key.then(|| FoundEntry::of(&entry)) });
+            if !has_key {
                 continue;
             }
             if entry.sequence <= snapshot {
                 return Ok(Some(entry));
             }
-            return self.older_version(runs, key, snapshot, (number, lane), guard);
+            return self.older_version(runs, key, snapshot, (number, lane), guard, trace);
         }
         Ok(None)
+    }
+
+    /// Returns the name for a trace.
+    pub(in crate::view) fn name(&self, runs: &[Arc<Run>]) -> ViewName {
+        match self.meta.number {
+            0 => ViewName::OfRun(runs.first().map_or(0, |run| run.meta().number)),
+            number => ViewName::File(number),
+        }
+    }
+
+    fn page_source(&self, segment: u32) -> ReadSource {
+        let (page, _) = self.layout.place(segment);
+        if self.pages.is_vacant(page) { ReadSource::Disk } else { ReadSource::Cache }
     }
 
     #[inline(always)]
@@ -273,6 +321,7 @@ impl View {
         snapshot: SequenceNumber,
         from: (u32, usize),
         guard: &'g Guard,
+        trace: impl ReadTrace,
     ) -> Result<Option<EntryRef<'g>>> {
         let (mut number, mut lane) = from;
         let mut segment = self.segment(number, guard)?;
@@ -288,10 +337,15 @@ impl View {
             } else if segment.same_key() & 1 << lane == 0 {
                 return Ok(None);
             }
+            let at = trace.look(|| self.locate(runs, number, &segment, lane));
+            let block =
+                trace.look(|| at.and_then(Result::ok).and_then(|(run, at)| block_step(runs.get(run)?, at.block)));
             let entry = self.entry(runs, number, &segment, lane, guard)?;
+            block.flatten().into_iter().for_each(|step| trace.note(|| step));
             if entry.key != key {
                 return Err(self.corrupt_segment(number, "a version of a key has another key"));
             }
+            trace.note(|| ReadStep::Compared { found: Some(FoundEntry::of(&entry)) });
             if entry.sequence <= snapshot {
                 return Ok(Some(entry));
             }

@@ -3,6 +3,7 @@
 mod archive;
 mod dropping;
 mod exclusive;
+mod explain;
 pub mod stats;
 mod tree_options;
 mod upgrade;

@@ -98,7 +98,7 @@ impl Tree {
     }
 
     #[inline(always)]
-    fn checked<'k>(&self, key: &'k [u8]) -> Result<&'k [u8]> {
+    pub(in crate::db) fn checked<'k>(&self, key: &'k [u8]) -> Result<&'k [u8]> {
         self.state.check()?;
         check_key(key)?;
         Ok(key)
