@@ -12,7 +12,7 @@ use super::maintenance::{
     CompactArguments, CreateArguments, InspectArguments, SalvageArguments, StatsArguments, UpgradeArguments,
     VerifyArguments,
 };
-use super::records::{DelArguments, FindArguments, GetArguments, PutArguments, ScanArguments};
+use super::records::{DelArguments, ExplainArguments, FindArguments, GetArguments, PutArguments, ScanArguments};
 #[cfg(feature = "serve")]
 use super::serve::ServeArguments;
 #[cfg(feature = "shell")]
@@ -50,6 +50,12 @@ pub enum Command {
     Create(CreateArguments),
     /// Print the value of a key (all values, in a multi-value tree)
     Get(GetArguments),
+    /// Print the steps of a get: memtables, runs, views and blocks, with times
+    ///
+    /// Runs the read and prints where it searched, what it read from disk, and where the value is.
+    /// The command opens the database for it, so its caches are empty: another process that has the
+    /// database open reads less. --repeat shows the reads of a warm cache.
+    Explain(ExplainArguments),
     /// Store a value under a key (add a value, in a multi-value tree)
     Put(PutArguments),
     /// Delete a key, or a range of keys

@@ -34,7 +34,7 @@ pub use maintenance::{
     CompactArguments, CreateArguments, InspectArguments, SalvageArguments, StatsArguments, StatsOptions,
     UpgradeArguments, VerifyArguments,
 };
-pub use records::{DelArguments, FindArguments, GetArguments, PutArguments, ScanArguments};
+pub use records::{DelArguments, ExplainArguments, FindArguments, GetArguments, PutArguments, ScanArguments};
 #[cfg(feature = "serve")]
 pub use serve::ServeArguments;
 pub use shared::{

@@ -31,6 +31,28 @@ pub struct GetArguments {
     pub read: ReadArguments,
 }
 
+/// `braid explain`
+#[derive(Debug, Args)]
+pub struct ExplainArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The tree
+    #[arg(value_parser = parse_name)]
+    pub tree: String,
+    /// The key
+    pub key: String,
+    #[command(flatten)]
+    pub key_arguments: KeyArguments,
+    /// Explain the last of this number of reads
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub read: ReadArguments,
+}
+
 /// `braid put`
 #[derive(Debug, Args)]
 pub struct PutArguments {

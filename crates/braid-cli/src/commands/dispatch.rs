@@ -7,8 +7,8 @@ use super::generate;
 #[cfg(feature = "serve")]
 use super::serve;
 use super::{
-    backup, copy_tree, count, created, dump, export, find, import, index, maintenance, point, salvage, scan, stats,
-    tree_names, verify, watch,
+    backup, copy_tree, count, created, dump, explain, export, find, import, index, maintenance, point, salvage, scan,
+    stats, tree_names, verify, watch,
 };
 use crate::{arguments::Command, bench, demo};
 
@@ -24,6 +24,7 @@ fn run_command(command: Command) -> Result<u8> {
     match command {
         Command::Create(arguments) => maintenance::create(&arguments),
         Command::Get(arguments) => point::get(&arguments),
+        Command::Explain(arguments) => explain::explain(&arguments),
         Command::Put(arguments) => point::put(&arguments),
         Command::Del(arguments) => point::del(&arguments),
         Command::Count(arguments) => count::count(&arguments),

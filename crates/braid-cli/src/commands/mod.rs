@@ -7,6 +7,7 @@ mod created;
 mod del_range;
 mod dispatch;
 mod dump;
+mod explain;
 mod export;
 mod find;
 #[cfg(feature = "completions")]

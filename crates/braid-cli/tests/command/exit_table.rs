@@ -10,8 +10,9 @@ use std::{
 
 use common::{BRAID, Workplace};
 
-const READING: [&str; 9] = [
+const READING: [&str; 10] = [
     "get DB t k",
+    "explain DB t k",
     "scan DB t",
     "trees DB",
     "find DB t --by i --eq red",

@@ -13,6 +13,7 @@ mod demo;
 mod dump;
 mod exit_codes;
 mod exit_table;
+mod explain;
 mod export;
 mod find_numbers;
 mod freedb;
