@@ -32,6 +32,8 @@ pub use copy_tree::CopyTreeArguments;
 pub use count::KeyRange;
 pub use count::{CountArguments, RangeArguments};
 pub use dispatch::run;
+#[cfg(feature = "shell")]
+pub use explain::{plain_tree, write_explained};
 pub use index::IndexCommand;
 #[cfg(feature = "shell")]
 pub use maintenance::tree_line;

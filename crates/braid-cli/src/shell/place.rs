@@ -7,10 +7,10 @@ use std::{
 };
 
 use anyhow::Result;
-use braiddb::{Db, Key, Snapshot, Transaction, Tree, Value};
+use braiddb::{Db, Key, Snapshot, Transaction, Tree, Value, stats::Explain};
 
 use crate::{
-    commands::{KeyRange, NamedTree},
+    commands::{KeyRange, NamedTree, plain_tree},
     exit,
 };
 
@@ -58,6 +58,22 @@ impl<'a> Place<'a> {
         }
         let range = (Bound::Included(key.to_vec()), Bound::Included(key.to_vec()));
         self.rows(tree, range).map(|pair| Ok((pair?.1, None))).collect()
+    }
+
+    /// Explains the last of `repeat` gets. In a transaction the get is of its snapshot: a key that
+    /// the transaction wrote is in its own memory.
+    pub fn explain(&self, tree: &NamedTree, (name, key): (&str, &[u8]), repeat: u64) -> Result<Explain> {
+        let tree = plain_tree(tree, name)?;
+        let snapshot = match self.view {
+            View::Latest => None,
+            View::Snapshot(snapshot) => Some(snapshot.clone()),
+            View::Transaction(transaction) => Some(transaction.snapshot()),
+        };
+        for _ in 1..repeat {
+            snapshot.as_ref().map_or_else(|| tree.get(key), |snapshot| snapshot.get(tree, key))?;
+            self.check()?;
+        }
+        Ok(snapshot.map_or_else(|| tree.explain(key), |snapshot| snapshot.explain(tree, key))?)
     }
 
     pub fn count(&self, tree: &NamedTree, range: KeyRange) -> Result<u64> {

@@ -21,7 +21,8 @@ use super::{
 use crate::{
     arguments::{KeyArguments, PairFormat, StatsOptions, ValueFormat},
     commands::{
-        KeyRange, NamedTree, key_notation, refuse_own_tree, tree_line, unix_us, write_pair, write_stats, write_value,
+        KeyRange, NamedTree, key_notation, refuse_own_tree, tree_line, unix_us, write_explained, write_pair,
+        write_stats, write_value,
     },
     exit::{NOT_FOUND, OK, failure, usage},
     import::NewNotation,
@@ -150,6 +151,7 @@ impl Session {
             Statement::DelRange { span, is_json } => self.del_range(&span, is_json, out)?,
             Statement::Scan { span, is_reverse, limit, format } => self.scan(&span, is_reverse, limit, format, out)?,
             Statement::Count { span, is_json } => self.count(&span, is_json, out)?,
+            Statement::Explain { at, repeat, is_json } => self.explain(&at, repeat, is_json, out)?,
             Statement::Trees { is_json } => self.trees(is_json, out)?,
             Statement::Use { tree, create, multi, keys } => self.use_tree(tree, create, multi, keys, out)?,
             Statement::Begin { is_exclusive } => self.begin(is_exclusive)?,
@@ -262,6 +264,15 @@ impl Session {
             true => writeln!(out, "{}", json!({"tree": name, "count": count, "exact": true}))?,
             false => writeln!(out, "{count}")?,
         }
+        Ok(OK)
+    }
+
+    fn explain(&self, at: &Point, repeat: u64, is_json: bool, out: &mut dyn Write) -> Result<u8> {
+        let place = self.place();
+        let (name, notation, key) = self.find(&place, at)?;
+        let tree = NamedTree::open(&place.db, &name)?;
+        let explained = place.explain(&tree, (&name, &key), repeat)?;
+        write_explained(out, (&name, &key), notation, &explained, is_json || self.is_json)?;
         Ok(OK)
     }
 

@@ -124,6 +124,13 @@ pub const SPECS: &[Spec] = &[
         words: &[Kind::Tree, Kind::Key],
         options: &[KEYS, JSON],
     },
+    Spec {
+        name: "explain",
+        usage: "[TREE] KEY",
+        summary: "show what a get of a key reads, and the time of each step",
+        words: &[Kind::Tree, Kind::Key],
+        options: &[KEYS, value("--repeat", Kind::Number, "get this often first: the last get is shown"), JSON],
+    },
     Spec { name: "trees", usage: "", summary: "list the trees", words: &[], options: &[JSON] },
     Spec {
         name: "use",
@@ -213,6 +220,7 @@ pub enum Statement {
     DelRange { span: Span, is_json: bool },
     Scan { span: Span, is_reverse: bool, limit: u64, format: Option<PairFormat> },
     Count { span: Span, is_json: bool },
+    Explain { at: Point, repeat: u64, is_json: bool },
     Trees { is_json: bool },
     Use { tree: Option<String>, create: bool, multi: bool, keys: Option<KeyNotation> },
     Begin { is_exclusive: bool },
@@ -262,6 +270,13 @@ fn statement(spec: &'static Spec, mut given: Given) -> Result<Statement> {
             span: given.span()?,
         },
         "count" => Statement::Count { span: given.span()?, is_json },
+        "explain" => {
+            let repeat = given.number("--repeat")?.unwrap_or(1);
+            if repeat == 0 {
+                return Err(usage("--repeat 0: give 1 or more"));
+            }
+            Statement::Explain { at: given.point()?, repeat, is_json }
+        }
         "trees" => Statement::Trees { is_json },
         "use" => {
             let (create, multi, keys) = (given.has("--create"), given.has("--multi"), given.choice("--keys")?);
@@ -453,6 +468,7 @@ mod tests {
             ("put k", "put [TREE] KEY VALUE"),
             ("get k --oops", "no option --oops"),
             ("scan --limit", "needs a value"),
+            ("explain t k --repeat 0", "1 or more"),
             ("scan --limit x", "give a number"),
             ("scan --json=1", "takes no value"),
             ("scan --limit 1 --limit 2", "given twice"),

@@ -48,6 +48,26 @@ fn transaction_reads_its_writes_and_hides_them_until_the_commit() {
 }
 
 #[test]
+fn explain_reads_the_state_that_a_get_reads() {
+    let (_, mut session) = session();
+    let outcome = |session: &mut Session| {
+        let out = ok(session, "explain t k --repeat 2 --json");
+        let explained: serde_json::Value = serde_json::from_str(&out).unwrap();
+        (explained["outcome"]["result"].as_str().unwrap().to_owned(), explained["outcome"]["bytes"].as_u64())
+    };
+    ok(&mut session, "put t k 1; snapshot s; put t k 123");
+    assert_eq!(outcome(&mut session), ("found".to_owned(), Some(3)));
+    ok(&mut session, "at s");
+    assert_eq!(outcome(&mut session), ("found".to_owned(), Some(1)));
+    // The write of the transaction is not in its snapshot.
+    ok(&mut session, "at now; begin; del t k");
+    assert_eq!(outcome(&mut session), ("found".to_owned(), Some(3)));
+    ok(&mut session, "commit");
+    assert_eq!(outcome(&mut session), ("deleted".to_owned(), None));
+    assert!(ok(&mut session, "explain t k").starts_with("get of k in tree t at commit "));
+}
+
+#[test]
 fn rollback_to_savepoint_undoes_later_writes_only() {
     let (_, mut session) = session();
     let out = ok(&mut session, "put t a 1; use t; begin; put b 2; savepoint s; put c 3; savepoint u; rollback s; scan");
