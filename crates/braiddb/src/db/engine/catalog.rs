@@ -176,6 +176,8 @@ pub struct Catalog {
     pub compressions: RwLock<BTreeMap<TreeId, Compression>>,
     /// Recently dropped trees, for log readers. Changes require `next_id`.
     pub dropped: RwLock<BTreeMap<TreeId, DroppedTree>>,
+    /// No tree got or gave up a name in a later commit. Changed before `by_name` is.
+    pub named_until: AtomicU64,
     /// Trees dropped since the open. Incremented after the tree is marked and before the commit
     /// that deletes its contents.
     pub drops: AtomicU64,
@@ -197,6 +199,7 @@ impl Catalog {
             by_name: RwLock::new(by_name),
             compressions: RwLock::new(compressions),
             dropped: RwLock::default(),
+            named_until: AtomicU64::new(0),
             drops: AtomicU64::new(0),
         }
     }

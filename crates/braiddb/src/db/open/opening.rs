@@ -411,7 +411,7 @@ pub(in crate::db) fn load_catalog(
     let mut versions = VersionTags::new(incarnation);
     let (mut retention, mut dropped) = (None, BTreeMap::new());
     let mut trees = Vec::new();
-    let mut next_id = 1;
+    let (mut next_id, mut named_until) = (1, 0);
     let mut cursor = ScanCursor::new(state, last_sequence, TreeId::CATALOG);
     cursor.seek(&TreeId::CATALOG.first_key())?;
     while cursor.valid() {
@@ -428,6 +428,7 @@ pub(in crate::db) fn load_catalog(
             b'n' => {
                 let tree = TreeState::decode(name, entry.value).ok_or_else(bad)?;
                 trees.push(TreeState { home: incarnation, ..tree });
+                named_until = named_until.max(entry.sequence);
             }
             b'i' => next_id = u32::from_le_bytes(entry.value.try_into().map_err(|_| bad())?),
             b'f' => {
@@ -436,7 +437,10 @@ pub(in crate::db) fn load_catalog(
                 let own = settings.merge_functions.iter().find(|(known, _)| *known == name);
                 functions.add(number, &name, own.map(|(_, function)| Arc::clone(function)));
             }
-            b'd' => dropped.extend([DroppedTree::decode(entry.value, entry.sequence).ok_or_else(bad)?]),
+            b'd' => {
+                dropped.extend([DroppedTree::decode(entry.value, entry.sequence).ok_or_else(bad)?]);
+                named_until = named_until.max(entry.sequence);
+            }
             &VERSION_TAGS => versions.decode(entry.value).ok_or_else(bad)?,
             &SESSION_TAG => break,
             b'r' => retention = Some(log_kept::decode(entry.value).ok_or_else(bad)?),
@@ -444,7 +448,8 @@ pub(in crate::db) fn load_catalog(
         }
         cursor.next()?;
     }
-    let catalog = Catalog { dropped: RwLock::new(dropped), ..Catalog::new(trees, next_id) };
+    let named_until = AtomicU64::new(named_until);
+    let catalog = Catalog { dropped: RwLock::new(dropped), named_until, ..Catalog::new(trees, next_id) };
     Ok((catalog, retention, versions))
 }
 

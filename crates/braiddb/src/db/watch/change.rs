@@ -34,8 +34,7 @@ pub struct ChangeSet {
 pub struct ChangedTree {
     /// Its number, unique forever.
     pub id: u32,
-    /// Its name: the new one after a rename that the watcher saw, else the present one. `None` if
-    /// unknown because the tree was dropped.
+    /// Its name right after the commit. `None` if it is unknown because the tree was dropped.
     pub name: Option<Arc<str>>,
 }
 

@@ -1,4 +1,8 @@
-use super::change::{Change, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand};
+use super::{
+    change::{Change, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand},
+    names::{Trees, known_tree},
+    source::Source,
+};
 use crate::{
     base::{Content, EntryKind, Error, Result, SequenceNumber, TreeId, internal_key, split_internal_key},
     codec::{Base, Operands},
@@ -11,12 +15,7 @@ use crate::{
     platform::{SystemTime, UNIX_EPOCH},
     table::blob::Pieces,
 };
-use std::{
-    borrow::Cow,
-    collections::{HashMap, hash_map::Entry},
-    sync::Arc,
-    time::Duration,
-};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
@@ -65,53 +64,49 @@ impl Filter {
     }
 }
 
-#[derive(Clone, Debug)]
-struct KnownTree {
-    name: Arc<str>,
-    multi: bool,
-}
-
 #[derive(Debug, Default)]
-pub struct Trees(HashMap<u32, KnownTree>);
-
-impl Trees {
-    fn get(&mut self, engine: &Engine, id: TreeId) -> Option<&KnownTree> {
-        match self.0.entry(id.0) {
-            Entry::Occupied(known) => Some(known.into_mut()),
-            Entry::Vacant(unknown) => Some(unknown.insert(known_tree(engine, id)?)),
-        }
-    }
-
-    fn named(&mut self, engine: &Engine, id: TreeId) -> ChangedTree {
-        ChangedTree { id: id.0, name: self.get(engine, id).map(|tree| Arc::clone(&tree.name)) }
-    }
-}
-
-fn known_tree(engine: &Engine, id: TreeId) -> Option<KnownTree> {
-    if let Some(state) = engine.catalog.by_name.read().values().find(|tree| tree.id == id) {
-        return Some(KnownTree { name: state.name.read().as_str().into(), multi: state.multi });
-    }
-    let dropped = engine.catalog.dropped.read();
-    dropped.get(&id).map(|tree| KnownTree { name: tree.name.as_str().into(), multi: tree.multi })
-}
-
-#[derive(Debug, Default)]
-struct CatalogChanges {
-    gone: Vec<String>,
-    named: Vec<(TreeState, String)>,
+pub(super) struct CatalogChanges {
+    pub gone: Vec<String>,
+    pub named: Vec<(TreeState, String)>,
     has_new_tree: bool,
+}
+
+impl CatalogChanges {
+    pub fn of(operations: &[Operation<'_>]) -> CatalogChanges {
+        let mut found = CatalogChanges::default();
+        for operation in operations {
+            let name = match split_internal_key(operation.key) {
+                Some((TreeId::CATALOG, [b'n', name @ ..])) => name,
+                Some((TreeId::CATALOG, b"i")) => {
+                    found.has_new_tree = true;
+                    continue;
+                }
+                _ => continue,
+            };
+            let text = String::from_utf8_lossy(name).into_owned();
+            match operation.kind {
+                EntryKind::Tombstone => found.gone.push(text),
+                EntryKind::Value => {
+                    found.named.extend(TreeState::decode(name, operation.value).map(|tree| (tree, text)))
+                }
+                _ => {}
+            }
+        }
+        found
+    }
 }
 
 pub struct Decoder<'a> {
     pub engine: &'a Arc<Engine>,
     pub filter: &'a Filter,
+    pub source: &'a Source,
     pub trees: &'a mut Trees,
     pub delivered: SequenceNumber,
 }
 
 impl Decoder<'_> {
     pub fn changes(&mut self, operations: &[Operation<'_>]) -> Result<Vec<Change>> {
-        let catalog = self.catalog_changes(operations);
+        let catalog = CatalogChanges::of(operations);
         let is_drop = !catalog.gone.is_empty() && catalog.named.is_empty();
         let mut changes = Vec::new();
         for operation in operations {
@@ -135,31 +130,17 @@ impl Decoder<'_> {
         Ok(changes)
     }
 
-    fn nonsense(&self) -> Error {
-        Error::corruption(&self.engine.dir, 0, "a record of the log holds an operation that cannot be understood")
+    fn is_multi(&mut self, tree: TreeId) -> bool {
+        self.trees.get(self.source, self.delivered, tree).is_some_and(|known| known.multi)
     }
 
-    fn catalog_changes(&self, operations: &[Operation<'_>]) -> CatalogChanges {
-        let mut found = CatalogChanges::default();
-        for operation in operations {
-            let name = match split_internal_key(operation.key) {
-                Some((TreeId::CATALOG, [b'n', name @ ..])) => name,
-                Some((TreeId::CATALOG, b"i")) => {
-                    found.has_new_tree = true;
-                    continue;
-                }
-                _ => continue,
-            };
-            let text = String::from_utf8_lossy(name).into_owned();
-            match operation.kind {
-                EntryKind::Tombstone => found.gone.push(text),
-                EntryKind::Value => {
-                    found.named.extend(TreeState::decode(name, operation.value).map(|tree| (tree, text)))
-                }
-                _ => {}
-            }
-        }
-        found
+    fn named(&mut self, id: TreeId) -> ChangedTree {
+        let known = self.trees.get(self.source, self.delivered, id);
+        ChangedTree { id: id.0, name: known.map(|tree| Arc::clone(&tree.name)) }
+    }
+
+    fn nonsense(&self) -> Error {
+        Error::corruption(&self.engine.dir, 0, "a record of the log holds an operation that cannot be understood")
     }
 
     fn of_catalog(&mut self, key: &[u8], operation: &Operation<'_>) -> Result<Option<Change>> {
@@ -180,24 +161,24 @@ impl Decoder<'_> {
             Marker::Unlogged(up_to) if *up_to <= self.delivered => None,
             Marker::Unlogged(up_to) => Some(Change::Gap(Gap::Commits { up_to: *up_to })),
             Marker::Range(tree, start, end) => {
-                let is_multi = self.trees.get(self.engine, *tree).is_some_and(|known| known.multi);
+                let is_multi = self.is_multi(*tree);
                 let (start, end) = match is_multi {
                     true => keys_of_pairs(start, end.as_deref()),
                     false => (start.clone(), end.clone()),
                 };
                 let (start, end) = self.filter.clip(*tree, &start, end.as_deref())?;
-                Some(Change::Gap(Gap::Range { tree: self.trees.named(self.engine, *tree), start, end }))
+                Some(Change::Gap(Gap::Range { tree: self.named(*tree), start, end }))
             }
         }
     }
 
     fn naming_of(&mut self, state: TreeState, name: &str, from: Option<&String>, is_new: bool) -> Option<Change> {
         let (id, multi, options) = (state.id, state.multi, state.options.get());
-        self.trees.0.insert(id.0, KnownTree { name: name.into(), multi });
+        self.trees.insert(id, name, multi);
         if !self.filter.has_tree(id) {
             return None;
         }
-        let tree = self.trees.named(self.engine, id);
+        let tree = self.named(id);
         Some(match from {
             Some(from) => Change::RenameTree { tree, from: from.clone() },
             None if is_new => Change::CreateTree { tree, multi, options },
@@ -206,7 +187,7 @@ impl Decoder<'_> {
     }
 
     fn drop_of(&mut self, tree: TreeId) -> Option<Change> {
-        self.filter.has_tree(tree).then(|| Change::DropTree { tree: self.trees.named(self.engine, tree) })
+        self.filter.has_tree(tree).then(|| Change::DropTree { tree: self.named(tree) })
     }
 
     /// Splits a deleted range by tree: a transaction joins ranges that meet at the border of two
@@ -223,8 +204,8 @@ impl Decoder<'_> {
         if !self.filter.has_tree(tree) {
             return None;
         }
-        let named = self.trees.named(self.engine, tree);
-        let is_multi = self.trees.get(self.engine, tree).is_some_and(|known| known.multi);
+        let named = self.named(tree);
+        let is_multi = self.is_multi(tree);
         if is_multi
             && let Some((key, [])) = split_pair(start)
             && *bounds_of(tree, &key).1 == *end
@@ -241,12 +222,12 @@ impl Decoder<'_> {
     }
 
     fn of_key(&mut self, tree: TreeId, key: &[u8], operation: &Operation<'_>) -> Result<Option<Change>> {
-        if self.trees.get(self.engine, tree).is_some_and(|known| known.multi) {
+        if self.is_multi(tree) {
             let (key, value) = split_pair(key).ok_or_else(|| self.nonsense())?;
             if !self.filter.has_key(tree, &key) {
                 return Ok(None);
             }
-            let (tree, value) = (self.trees.named(self.engine, tree), value.to_vec());
+            let (tree, value) = (self.named(tree), value.to_vec());
             return Ok(Some(match operation.kind {
                 EntryKind::Tombstone => Change::DeletePair { tree, key, value },
                 _ => Change::Add { tree, key, value },
@@ -255,7 +236,7 @@ impl Decoder<'_> {
         if !self.filter.has_key(tree, key) {
             return Ok(None);
         }
-        let (tree, key) = (self.trees.named(self.engine, tree), key.to_vec());
+        let (tree, key) = (self.named(tree), key.to_vec());
         let content = Content::of(operation.kind, operation.value).ok_or_else(|| self.nonsense())?;
         let expires = content.expires_us.and_then(|us| self.wall_time(us));
         Ok(Some(match content.kind {

@@ -2,6 +2,7 @@
 
 mod change;
 mod decode;
+mod names;
 mod options;
 mod source;
 mod stream;

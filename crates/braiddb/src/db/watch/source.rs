@@ -35,6 +35,10 @@ pub(super) struct SourceState {
 }
 
 impl Source {
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
     pub(super) fn state(&self) -> SourceState {
         SourceState {
             visible: self.engine.readers.snapshots.visible(),

@@ -6,7 +6,8 @@
 
 use super::{
     change::{Change, ChangeSet, Gap},
-    decode::{Decoder, Filter, Trees},
+    decode::{Decoder, Filter},
+    names::Trees,
     options::{Start, WatchOptions},
     source::{Source, SourceState, check_reached},
     token::ResumeToken,
@@ -352,7 +353,7 @@ impl Watcher {
     }
 
     fn show_first(&mut self, engine: &Arc<Engine>) -> Result<Option<ChangeSet>> {
-        let Watcher { pending, filter, trees, delivered, .. } = self;
+        let Watcher { pending, filter, source, trees, delivered, .. } = self;
         let Some(first) = pending.front_mut() else { return Ok(None) };
         let sequence = first.sequence();
         let (changes, time_us) = match first {
@@ -364,7 +365,7 @@ impl Watcher {
                     return Err(Error::corruption(&engine.dir, 0, "a record of the log cannot be understood"));
                 };
                 let is_new = sequence > *delivered;
-                let mut decoder = Decoder { engine, filter, trees, delivered: *delivered };
+                let mut decoder = Decoder { engine, filter, source, trees, delivered: *delivered };
                 let changes = if is_new { decoder.changes(&operations)? } else { Vec::new() };
                 *at += len;
                 (changes, Some(info.commit_time_us))

@@ -172,7 +172,7 @@ impl View {
     }
 
     /// [`View::get`] that reports its steps, perhaps in a known segment.
-    #[inline]
+    #[inline(always)]
     pub fn search<'g>(
         &self,
         runs: &[Arc<Run>],

@@ -11,6 +11,7 @@ use crate::{
     },
 };
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 impl Db {
     /// Drops a tree with its data in constant time; space is reclaimed later. Its handles then
@@ -67,6 +68,7 @@ impl Db {
         batch.push(EntryKind::Tombstone, &[&catalog_key(b'n', from.as_bytes())], b"");
         batch.push(EntryKind::Value, &[&catalog_key(b'n', to.as_bytes())], &tree.encode());
         pipeline::commit(engine, batch.prepare()?, engine.settings.durability)?;
+        engine.catalog.named_until.store(engine.readers.snapshots.visible(), Ordering::Release);
         let mut by_name = engine.catalog.by_name.write();
         by_name.remove(from);
         *tree.name.write() = to.to_owned();

@@ -142,6 +142,54 @@ const EVERYTHING: [&str; 17] = [
 ];
 
 #[test]
+fn changes_before_a_rename_have_the_name_of_then() {
+    let mem = mem();
+    let settings = || keeping(&mem, 64 << 20);
+    let db = open(settings()).unwrap();
+    let (a, x) = (db.tree("a").unwrap(), db.multi_tree("x").unwrap());
+    a.put(b"0", b"").unwrap();
+    let start = db.snapshot().sequence();
+    a.put(b"1", b"").unwrap();
+    let mut behind = db.watch(WatchOptions::new().after(start)).unwrap();
+    db.rename_tree("a", "b").unwrap();
+    db.rename_tree("b", "c").unwrap();
+    // A name that is free again: of another tree.
+    db.tree("a").unwrap().put(b"other", b"").unwrap();
+    x.add(b"k", b"v").unwrap();
+    db.rename_tree("x", "y").unwrap();
+    a.put(b"2", b"").unwrap();
+    let only_a = WatchOptions::new().tree(&a).after(start);
+    let shown = delivered(&all(&mut db.watch(only_a).unwrap()));
+    assert_eq!(shown, ["a: 1 = ", "b: was a", "c: was b", "c: 2 = "]);
+    db.drop_tree("y").unwrap();
+    let expected =
+        ["a: 1 = ", "b: was a", "c: was b", "a: new", "a: other = ", "x: k has v", "y: was x", "c: 2 = ", "y: dropped"];
+    assert_eq!(delivered(&all(&mut behind)), expected);
+    let mut late = db.watch(WatchOptions::new().after(start)).unwrap();
+    assert_eq!(delivered(&all(&mut late)), expected);
+    drop((a, x, behind, late));
+    db.close().unwrap();
+    let db = open(settings()).unwrap();
+    let mut reopened = db.watch(WatchOptions::new().after(start)).unwrap();
+    assert_eq!(delivered(&all(&mut reopened)), expected);
+}
+
+/// The rename comes after the watcher has met other trees and looked ahead for their names.
+#[test]
+fn rename_after_the_first_look_ahead_is_found() {
+    let db = open(keeping(&mem(), 64 << 20)).unwrap();
+    let (a, b) = (db.tree("a").unwrap(), db.tree("b").unwrap());
+    let start = db.snapshot().sequence();
+    let mut watcher = db.watch(WatchOptions::new().after(start)).unwrap();
+    a.put(b"1", b"").unwrap();
+    db.rename_tree("a", "a2").unwrap();
+    assert_eq!(delivered(&[watcher.try_next().unwrap().unwrap()]), ["a: 1 = "]);
+    b.put(b"1", b"").unwrap();
+    db.rename_tree("b", "b2").unwrap();
+    assert_eq!(delivered(&all(&mut watcher)), ["a2: was a", "b: 1 = ", "b2: was b"]);
+}
+
+#[test]
 fn deleted_ranges_of_multi_tree_have_user_keys() {
     let db = open(keeping(&mem(), 64 << 20)).unwrap();
     let many = db.multi_tree("many").unwrap();
