@@ -1,0 +1,156 @@
+package io.github.braiddb.kafka.streams;
+
+import java.util.Arrays;
+import java.util.Iterator;
+import java.util.Map;
+import java.util.NoSuchElementException;
+import java.util.concurrent.ConcurrentNavigableMap;
+import java.util.concurrent.ConcurrentSkipListMap;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.BiConsumer;
+
+/**
+ * Uncommitted rows of a store, in the order of unsigned bytes.
+ *
+ * <p>One thread at a time writes; any threads read. INVARIANT O1: an iterator returns the rows as of
+ * its start. Each write has a number; while an iterator is open, a row keeps the versions that the
+ * iterator may need. Without one, a row has its last version only.
+ */
+final class Overlay {
+    /** Bytes of an entry beside its key and value: map node, cell, version, two array headers. */
+    static final int ENTRY_BYTES = 136;
+
+    /** Stands for a deletion: compare it by identity. */
+    static final byte[] DELETED = new byte[0];
+
+    private final ConcurrentNavigableMap<byte[], Cell> rows = new ConcurrentSkipListMap<>(Arrays::compareUnsigned);
+    private final AtomicInteger iterators = new AtomicInteger();
+    private volatile long writes;
+    private volatile long bytes;
+    private volatile long entries;
+    private volatile long puts;
+
+    /** A version of a row. A null value is a deletion. */
+    private record Version(byte[] value, long write, Version earlier) {}
+
+    private static final class Cell {
+        private volatile Version version;
+
+        private Cell(Version version) {
+            this.version = version;
+        }
+    }
+
+    /** A row as of an iterator's start. A null value is a deletion. */
+    record Entry(byte[] key, byte[] value) {}
+
+    boolean isEmpty() {
+        return rows.isEmpty();
+    }
+
+    /** Returns the memory of the rows; 0 if there are none. */
+    long bytes() {
+        return bytes;
+    }
+
+    /** Returns the rows with a value, minus the deletions. */
+    long netRows() {
+        return 2 * puts - entries;
+    }
+
+    /** Sets a row. A null value deletes it. The caller excludes other writers. */
+    void put(byte[] key, byte[] value) {
+        long write = writes + 1;
+        writes = write;
+        Cell cell = rows.get(key);
+        if (cell == null) {
+            rows.put(key, new Cell(new Version(value, write, null)));
+            bytes += ENTRY_BYTES + key.length + length(value);
+            entries++;
+            puts += value == null ? 0 : 1;
+            return;
+        }
+        Version last = cell.version;
+        // After the number: an iterator that starts now sees this write, or is counted here.
+        cell.version = new Version(value, write, iterators.get() > 0 ? last : null);
+        bytes += length(value) - length(last.value);
+        puts += (value == null ? 0 : 1) - (last.value == null ? 0 : 1);
+    }
+
+    private static int length(byte[] value) {
+        return value == null ? 0 : value.length;
+    }
+
+    /** Returns the value of a row: {@link #DELETED} for a deletion, null if the row is not here. */
+    byte[] get(byte[] key) {
+        Cell cell = rows.get(key);
+        if (cell == null) {
+            return null;
+        }
+        byte[] value = cell.version.value;
+        return value == null ? DELETED : value;
+    }
+
+    /** Runs for each row in order. */
+    void forEach(BiConsumer<byte[], byte[]> consumer) {
+        for (Map.Entry<byte[], Cell> row : rows.entrySet()) {
+            consumer.accept(row.getKey(), row.getValue().version.value);
+        }
+    }
+
+    Rows scan(Range range) {
+        return new Rows(range);
+    }
+
+    /** Rows of a range as of the start. */
+    final class Rows implements Iterator<Entry>, AutoCloseable {
+        private final Iterator<Map.Entry<byte[], Cell>> cells;
+        private final long seen;
+        private Entry next;
+        private boolean isClosed;
+
+        private Rows(Range range) {
+            iterators.incrementAndGet();
+            seen = writes;
+            cells = range.of(rows).entrySet().iterator();
+        }
+
+        @Override
+        public boolean hasNext() {
+            while (next == null && cells.hasNext()) {
+                Map.Entry<byte[], Cell> cell = cells.next();
+                Version version = cell.getValue().version;
+                while (version != null && version.write > seen) {
+                    version = version.earlier;
+                }
+                if (version != null) {
+                    next = new Entry(cell.getKey(), version.value);
+                }
+            }
+            return next != null;
+        }
+
+        /** Returns the next row, and does not move. */
+        Entry peek() {
+            if (!hasNext()) {
+                throw new NoSuchElementException();
+            }
+            return next;
+        }
+
+        @Override
+        public Entry next() {
+            Entry entry = peek();
+            next = null;
+            return entry;
+        }
+
+        @Override
+        public void close() {
+            if (!isClosed) {
+                isClosed = true;
+                iterators.decrementAndGet();
+            }
+        }
+    }
+}

@@ -1,0 +1,368 @@
+package io.github.braiddb.kafka.streams;
+
+import io.github.braiddb.Batch;
+import io.github.braiddb.BraidException;
+import io.github.braiddb.Database;
+import io.github.braiddb.KeyRange;
+import io.github.braiddb.Options;
+import io.github.braiddb.RowIterator;
+import io.github.braiddb.Tree;
+import java.io.File;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Consumer;
+import java.util.function.LongSupplier;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.streams.query.Position;
+
+/**
+ * The database of a store, and the rows that are not committed.
+ *
+ * <p>Puts go to an {@link Overlay}. A commit writes them and the offsets with one batch, so rows and
+ * offsets agree after any failure. A store without transactions whose overlay is full writes it
+ * before the commit: its rows are then ahead of its offsets, as they are with Kafka's own store. At
+ * exactly-once the same batch notes this, and an open that finds the note empties the store, which
+ * makes Kafka restore it.
+ *
+ * <p>Puts, commits and closes exclude each other. Reads of any threads run beside them. INVARIANT S1:
+ * a reader takes the overlay before it reads the tree, and a commit replaces the overlay after it
+ * has written the tree. The reverse order would lose rows of a commit in between.
+ */
+final class Storage implements AutoCloseable {
+    private static final String FOLDER = "braiddb";
+
+    private final String store;
+    private final Settings settings;
+    private final Database database;
+    private final Tree rows;
+    private final Tree meta;
+    private final Map<TopicPartition, Long> offsets = new HashMap<>();
+    private final Set<MergedRows> iterators = ConcurrentHashMap.newKeySet();
+
+    /** The rows that have expired; the next commit deletes them. */
+    private KeyRange expired;
+
+    private KeyRange expiredWritten;
+    private boolean isAhead;
+
+    /** Numbers that commits write beside the rows. */
+    private final List<Kept> numbers = new ArrayList<>();
+    private volatile Overlay overlay = new Overlay();
+    private volatile Position committedPosition;
+    private Position position;
+
+    private Storage(String store, Settings settings, Database database, Layout layout) {
+        this.store = store;
+        this.settings = settings;
+        this.database = database;
+        meta = database.tree("meta");
+        rows = layout.open(store, database);
+        if (meta.contains(Meta.AHEAD)) {
+            isAhead = true;
+            if (settings.isExactlyOnce()) {
+                rows.clear();
+                meta.clear();
+                isAhead = false;
+            }
+        }
+        position = Meta.position(meta.get(Meta.POSITION));
+        committedPosition = position.copy();
+    }
+
+    /** Opens the database of a store, in the directory of its task. */
+    static Storage open(String store, File taskDirectory, Settings settings, Layout layout) {
+        File directory = new File(new File(taskDirectory, FOLDER), store);
+        Database database = null;
+        try {
+            database = Database.open(
+                    directory.toPath(),
+                    new Options().createParents(true).durability(settings.durability()),
+                    Runtimes.of(settings.memory(), settings.threads()));
+            return new Storage(store, settings, database, layout);
+        } catch (RuntimeException e) {
+            if (database != null) {
+                database.close();
+            }
+            throw e instanceof BraidException failure ? Failures.of(store, failure) : e;
+        }
+    }
+
+    String store() {
+        return store;
+    }
+
+    Database database() {
+        return database;
+    }
+
+    boolean isOpen() {
+        return !database.isClosed();
+    }
+
+    /** Returns the position of the writes; the writer changes it. */
+    Position position() {
+        return position;
+    }
+
+    /** Returns the position of the rows that {@link #get} with the same argument returns. */
+    Position position(boolean isCommitted) {
+        return isCommitted && settings.isTransactional() ? committedPosition : position;
+    }
+
+    private boolean isOverlayRead(boolean isCommitted) {
+        return !(isCommitted && settings.isTransactional());
+    }
+
+    byte[] get(byte[] key, boolean isCommitted) {
+        if (isOverlayRead(isCommitted)) {
+            byte[] value = overlay.get(key);
+            if (value != null) {
+                return value == Overlay.DELETED ? null : value;
+            }
+        }
+        try {
+            return rows.get(key);
+        } catch (BraidException e) {
+            throw Failures.of(store, e);
+        }
+    }
+
+    /** Reads a range as of now. The store's close ends the iterator. */
+    MergedRows scan(Range range, boolean isCommitted) {
+        try {
+            KeyRange keys = range.keys();
+            while (true) {
+                Overlay seen = overlay;
+                Overlay.Rows written = isOverlayRead(isCommitted) ? seen.scan(range) : null;
+                RowIterator read = range.isEmpty() ? null : rows.scan(keys);
+                if (seen == overlay) {
+                    MergedRows merged = new MergedRows(this, written, read, range.isReverse());
+                    iterators.add(merged);
+                    if (database.isClosed()) {
+                        merged.end();
+                        throw Failures.closed(store, null);
+                    }
+                    return merged;
+                }
+                // A commit came between: the rows in both would be of different times.
+                if (written != null) {
+                    written.close();
+                }
+                if (read != null) {
+                    read.close();
+                }
+            }
+        } catch (BraidException e) {
+            throw Failures.of(store, e);
+        }
+    }
+
+    void ended(MergedRows iterator) {
+        iterators.remove(iterator);
+    }
+
+    /** Sets a row, or deletes it if the value is null. */
+    synchronized void put(byte[] key, byte[] value) {
+        checkOpen();
+        overlay.put(key, value);
+        if (overlay.bytes() > settings.writeBufferBytes() && !settings.isTransactional()) {
+            write(Map.of(), false);
+        }
+    }
+
+    /** As {@link #put}, for a restore: the rows are written by its end. */
+    synchronized void putRestored(byte[] key, byte[] value) {
+        checkOpen();
+        overlay.put(key, value);
+    }
+
+    /** Makes commits write a number beside the rows. Returns its committed value. */
+    synchronized long keep(byte[] name, long preset, LongSupplier now) {
+        long written = Meta.number(meta.get(name), preset);
+        numbers.add(new Kept(name, now, written));
+        return written;
+    }
+
+    /** A number that commits write. */
+    private static final class Kept {
+        private final byte[] name;
+        private final LongSupplier now;
+        private long written;
+
+        private Kept(byte[] name, LongSupplier now, long written) {
+            this.name = name;
+            this.now = now;
+            this.written = written;
+        }
+
+        private boolean isChanged() {
+            return now.getAsLong() != written;
+        }
+    }
+
+    /** Makes the next commit delete a range of rows, which includes that of earlier calls. */
+    synchronized void expire(byte[] from, byte[] to) {
+        expired = KeyRange.of(from, to);
+    }
+
+    /** Returns the memory of uncommitted rows. */
+    long uncommittedBytes() {
+        return overlay.bytes();
+    }
+
+    long rowsEstimate(boolean isCommitted) {
+        try {
+            long uncommitted = isOverlayRead(isCommitted) ? overlay.netRows() : 0;
+            return Math.max(0, rows.countEstimate() + uncommitted);
+        } catch (BraidException e) {
+            throw Failures.of(store, e);
+        }
+    }
+
+    Long committedOffset(TopicPartition partition) {
+        try {
+            byte[] offset = meta.get(Meta.offsetKey(partition));
+            return offset == null ? null : Meta.number(offset, 0);
+        } catch (BraidException e) {
+            throw Failures.of(store, e);
+        }
+    }
+
+    /** Writes the uncommitted rows and the offsets with one batch. Costs nothing if nothing changed. */
+    synchronized void commit(Map<TopicPartition, Long> changelog) {
+        checkOpen();
+        boolean isSame = overlay.isEmpty() && !isAhead && numbers.stream().noneMatch(Kept::isChanged)
+                && expired == expiredWritten
+                && position.equals(committedPosition);
+        for (Map.Entry<TopicPartition, Long> offset : changelog.entrySet()) {
+            isSame &= offset.getValue() == null || offset.getValue().equals(offsets.get(offset.getKey()));
+        }
+        if (!isSame) {
+            write(changelog, true);
+        }
+    }
+
+    /** Writes rows of the changelog with one batch: {@code restore} adds them. */
+    synchronized void restore(Consumer<Writer> restore) {
+        checkOpen();
+        if (!overlay.isEmpty()) {
+            write(Map.of(), false);
+        }
+        try (Batch batch = database.batch()) {
+            restore.accept((key, value) -> put(batch, key, value));
+            addNotes(batch);
+            batch.commit();
+            noted();
+        } catch (BraidException e) {
+            throw Failures.of(store, e);
+        }
+    }
+
+    /** Writes what a restore has put, before its offset comes. The changelog has committed rows only. */
+    synchronized void endRestore() {
+        checkOpen();
+        try (Batch batch = database.batch()) {
+            overlay.forEach((key, value) -> put(batch, key, value));
+            addNotes(batch);
+            batch.commit();
+            noted();
+            overlay = new Overlay();
+        } catch (BraidException e) {
+            throw Failures.of(store, e);
+        }
+    }
+
+    /** Takes rows. */
+    interface Writer {
+        void put(byte[] key, byte[] value);
+    }
+
+    private void put(Batch batch, byte[] key, byte[] value) {
+        if (value == null) {
+            batch.delete(rows, key);
+        } else {
+            batch.put(rows, key, value);
+        }
+    }
+
+    private void addNotes(Batch batch) {
+        for (Kept number : numbers) {
+            if (number.isChanged()) {
+                batch.put(meta, number.name, Meta.number(number.now.getAsLong()));
+            }
+        }
+        batch.put(meta, Meta.POSITION, Meta.encode(position));
+        if (expired != expiredWritten) {
+            batch.deleteRange(rows, expired);
+        }
+    }
+
+    private void noted() {
+        numbers.forEach(number -> number.written = number.now.getAsLong());
+        expiredWritten = expired;
+        committedPosition = position.copy();
+    }
+
+    private void write(Map<TopicPartition, Long> changelog, boolean isCommit) {
+        Overlay written = overlay;
+        try (Batch batch = database.batch()) {
+            written.forEach((key, value) -> put(batch, key, value));
+            addNotes(batch);
+            changelog.forEach((partition, offset) -> {
+                if (offset != null) {
+                    batch.put(meta, Meta.offsetKey(partition), Meta.number(offset));
+                }
+            });
+            if (isCommit && isAhead) {
+                batch.delete(meta, Meta.AHEAD);
+            } else if (!isCommit && !isAhead) {
+                batch.put(meta, Meta.AHEAD, new byte[0]);
+            }
+            batch.commit();
+            noted();
+            isAhead = !isCommit;
+            changelog.forEach((partition, offset) -> {
+                if (offset != null) {
+                    offsets.put(partition, offset);
+                }
+            });
+            overlay = new Overlay();
+        } catch (BraidException e) {
+            throw Failures.of(store, e);
+        }
+    }
+
+    void checkOpen() {
+        if (database.isClosed()) {
+            throw Failures.closed(store, null);
+        }
+    }
+
+    /**
+     * Closes the iterators and the database. Without transactions and exactly-once, writes the
+     * uncommitted rows, as Kafka's own store keeps them. Does nothing if it is closed.
+     */
+    @Override
+    public synchronized void close() {
+        if (database.isClosed()) {
+            return;
+        }
+        try {
+            if (!overlay.isEmpty() && !settings.isTransactional() && !settings.isExactlyOnce()) {
+                write(Map.of(), false);
+            }
+        } finally {
+            try {
+                database.close();
+            } catch (BraidException e) {
+                throw Failures.of(store, e);
+            } finally {
+                iterators.forEach(MergedRows::end);
+            }
+        }
+    }
+}
