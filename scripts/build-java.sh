@@ -3,6 +3,7 @@
 #
 #   scripts/build-java.sh            a release build; needs Rust, a C compiler, Java 17 and Maven
 #   scripts/build-java.sh --native   only the native library, to java/native/target/jar
+#   scripts/build-java.sh --kafka-streams    also java/kafka-streams/target/braiddb-kafka-streams-*.jar
 #
 # BRAIDDB_PROFILE is the profile of cargo: release by default.
 set -euo pipefail
@@ -29,5 +30,9 @@ mkdir -p "$folder"
 cp "$built" "$folder/"
 
 [[ ${1-} != --native ]] || exit 0
-mvn -q -B -f java/pom.xml -DskipTests package
-ls java/braiddb/target/braiddb-*.jar
+modules=braiddb
+[[ ${1-} != --kafka-streams ]] || modules=braiddb,kafka-streams
+mvn -q -B -f java/pom.xml -pl "$modules" -DskipTests package
+for module in ${modules//,/ }; do
+    ls "java/$module"/target/braiddb-*.jar
+done

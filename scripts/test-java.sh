@@ -47,7 +47,11 @@ maven() { mvn -q -B --no-transfer-progress -f java/pom.xml "$@"; }
 
 echo "building the native library"
 BRAIDDB_PROFILE=${BRAIDDB_PROFILE:-dev} scripts/build-java.sh --native
-maven dependency:resolve dependency:resolve-plugins >/dev/null ||
+# The other modules need the first one, which is not in a registry: only their largest part is asked for.
+{
+    maven -pl braiddb dependency:resolve dependency:resolve-plugins &&
+        maven -pl braiddb dependency:get -Dartifact=org.apache.kafka:kafka-streams:4.3.1:jar:test -Dtransitive=false
+} >/dev/null ||
     skip "Maven cannot get the plugins and JUnit: can the package registry be reached?"
 
 work=$(mktemp -d)

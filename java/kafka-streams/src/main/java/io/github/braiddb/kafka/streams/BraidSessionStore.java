@@ -61,7 +61,10 @@ class BraidSessionStore extends TimedStore implements SessionStore<Bytes, byte[]
     @Override
     public synchronized void remove(Windowed<Bytes> session) {
         checkKey(session);
-        storage().put(row(session), null);
+        Storage open = storage();
+        if (advance(session.window().end())) {
+            open.put(row(session), null);
+        }
         moved();
     }
 

@@ -237,8 +237,7 @@ final class BraidVersionedStore extends BraidStore implements VersionedCalls {
         long from = many.fromTime().map(Instant::toEpochMilli).orElse(Long.MIN_VALUE);
         long to = many.toTime().map(Instant::toEpochMilli).orElse(Long.MAX_VALUE);
         List<VersionedRecord<byte[]>> found = versions.within(
-                reader(isCommitted), ((Bytes) many.key()).get(), Math.max(from, streamTime - retentionMs), to,
-                streamTime);
+                reader(isCommitted), ((Bytes) many.key()).get(), from, to, streamTime);
         if (many.resultOrder() != ResultOrder.ASCENDING) {
             Collections.reverse(found);
         }

@@ -45,13 +45,18 @@ abstract class TimedStore extends BraidStore {
         return time == ConsumerRecord.NO_TIMESTAMP ? Long.MIN_VALUE : time - retentionMs + 1;
     }
 
-    /** Advances the stream time. Returns false for a record that is too late, and counts it. */
-    final boolean accept(long time) {
+    /** Advances the stream time. Returns false for a time that is expired. */
+    final boolean advance(long time) {
         if (time > streamTime) {
             streamTime = time;
             expire();
         }
-        if (time >= liveFrom()) {
+        return time >= liveFrom();
+    }
+
+    /** Advances the stream time. Returns false for a record that is too late, and counts it. */
+    final boolean accept(long time) {
+        if (advance(time)) {
             return true;
         }
         dropped.record();

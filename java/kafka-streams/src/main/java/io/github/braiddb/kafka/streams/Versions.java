@@ -142,17 +142,19 @@ final class Versions {
     /** Returns the versions that are valid within a time, in ascending order. */
     List<VersionedRecord<byte[]>> within(Reader reader, byte[] key, long from, long to, long streamTime) {
         List<VersionedRecord<byte[]>> versions = new ArrayList<>();
-        // No version ends behind the stream time.
-        for (long bucket = firstBucket(Math.min(from, streamTime), streamTime); bucket <= bucket(streamTime); bucket++) {
-            Range range = new Range(
-                    earlierKey(bucket, key, Math.min(from, streamTime) + 1),
-                    earlierKey(bucket, key, Long.MAX_VALUE), true, false);
-            try (MergedRows rows = reader.scan(range)) {
-                while (rows.hasNext()) {
-                    KeyValue<Bytes, byte[]> row = rows.next();
-                    Version version = decode(row.value, end(row.key.get()));
-                    if (version.value != null && version.from <= to) {
-                        versions.add(version.record());
+        // Earlier versions can be read from this time on; none of them ends behind the stream time.
+        long first = Math.min(Math.max(from, streamTime - retentionMs), streamTime);
+        if (to >= streamTime - retentionMs) {
+            for (long bucket = firstBucket(first, streamTime); bucket <= bucket(streamTime); bucket++) {
+                Range range = new Range(
+                        earlierKey(bucket, key, first + 1), earlierKey(bucket, key, Long.MAX_VALUE), true, false);
+                try (MergedRows rows = reader.scan(range)) {
+                    while (rows.hasNext()) {
+                        KeyValue<Bytes, byte[]> row = rows.next();
+                        Version version = decode(row.value, end(row.key.get()));
+                        if (version.value != null && version.from <= to) {
+                            versions.add(version.record());
+                        }
                     }
                 }
             }
