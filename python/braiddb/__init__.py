@@ -72,7 +72,7 @@ def open(path: Path, **options: Any) -> Database:
     - `compression`: "lz4" (default), "zstd" or "none"
     - `merge`: a dict of names and functions `(key, value or None, operand) -> value`
     - `blob_threshold`, `background_threads`, `open_files_max`, `disk_reserve`, `garbage_percent`: int
-    - `reader_age_warn`, `reader_age_max`, `exclusive_wait_max`: seconds or timedelta
+    - `reader_age_warn`, `reader_age_max`, `exclusive_wait_max`, `slow_commit`: seconds or timedelta
     - `log_retention` (bytes), `log_retention_age`, `log_archive` (a directory)
     - `read_in_place`, `direct_io`: bool; `scrub`, `rate_limit`: bytes per second
     - `shared`: bool; `shared_timeout`: seconds or timedelta. With `shared=True` several processes

@@ -321,7 +321,12 @@ class Database(_Context):
         return self._raw.verify()
 
     def stats(self) -> dict[str, Any]:
-        """Return counters and sizes."""
+        """Return counters and sizes.
+
+        `slow_commits` has the last commits above the option `slow_commit` (0.1 s), with their cause
+        and the microseconds of each part; `slow_commit_totals` has, by cause, their number and the
+        microseconds of that part.
+        """
         return self._raw.stats()
 
     def backup(self, path: Path, *, full: bool = False) -> dict[str, Any]:

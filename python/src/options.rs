@@ -51,6 +51,7 @@ fn with_option(builder: Builder, name: &str, value: &Bound<'_, PyAny>) -> PyResu
         "reader_age_warn" => builder.reader_age_warn(duration(value)?),
         "reader_age_max" => builder.reader_age_max(duration(value)?),
         "exclusive_wait_max" => builder.exclusive_wait_max(duration(value)?),
+        "slow_commit" => builder.slow_commit(duration(value)?),
         "log_retention" => builder.log_retention(value.extract()?),
         "log_retention_age" => builder.log_retention_age(duration(value)?),
         "log_archive" => builder.log_archive(value.extract::<PathBuf>()?),

@@ -1,11 +1,16 @@
 //! Statistics and reports as dictionaries.
 
 use crate::args::seconds;
-use braiddb::{backup::BackupInfo, stats::Stats, verify::VerifyReport};
+use braiddb::{
+    backup::BackupInfo,
+    stats::{SlowCause, SlowCommit, Stats},
+    verify::VerifyReport,
+};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyList},
 };
+use std::time::Duration;
 
 macro_rules! fields {
     ($dict:ident, $from:ident: $($field:ident)*) => { $($dict.set_item(stringify!($field), &$from.$field)?;)* };
@@ -22,7 +27,34 @@ pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>
         recovered_records log_tail_note snapshots oldest_snapshot oldest_snapshot_age_us dead_entries_held
         readers_expired last_sequence frozen_memtables failure damaged_partitions older_runs);
     dict.set_item("partitions", stats.partitions.len())?;
+    let slow: Vec<_> = stats.slow_commits.iter().map(|commit| slow_commit(py, commit)).collect::<PyResult<_>>()?;
+    dict.set_item("slow_commits", slow)?;
+    let totals = PyDict::new(py);
+    for total in &stats.slow_commit_totals {
+        totals.set_item(total.cause.name(), (total.commits, total.part_us))?;
+    }
+    dict.set_item("slow_commit_totals", totals)?;
     Ok(dict)
+}
+
+fn slow_commit<'py>(py: Python<'py>, commit: &SlowCommit) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    fields!(dict, commit: records bytes sequence);
+    dict.set_item("ended", seconds(commit.ended))?;
+    dict.set_item("took_us", micros(commit.took))?;
+    dict.set_item("cause", commit.cause.name())?;
+    dict.set_item("behind", commit.behind.map(SlowCause::name))?;
+    let parts = PyDict::new(py);
+    for (part, took) in commit.parts.longest_first() {
+        parts.set_item(part.name(), micros(took))?;
+    }
+    dict.set_item("parts_us", parts)?;
+    dict.set_item("background", commit.background.map(|running| running.work.to_string()))?;
+    Ok(dict)
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 pub fn verify_report<'py>(py: Python<'py>, report: &VerifyReport) -> PyResult<Bound<'py, PyDict>> {

@@ -285,6 +285,18 @@ def test_open_refuses_what_is_wrong(path, tmp_path):
         assert db.stats()["commits"] >= 1
 
 
+def test_stats_name_causes_of_slow_commits(path):
+    with braiddb.open(path, slow_commit=0) as db:
+        db["t"][b"a"] = b"1"
+        stats = db.stats()
+    totals = stats["slow_commit_totals"]
+    assert sum(commits for commits, _ in totals.values()) == stats["commits"] >= 2
+    last = stats["slow_commits"][-1]
+    assert last["sequence"] == stats["last_sequence"] and last["records"] == 1
+    assert last["cause"] == max(last["parts_us"], key=last["parts_us"].get)
+    assert last["cause"] in totals and last["took_us"] >= last["parts_us"][last["cause"]] > 0
+
+
 def test_merge_functions_beside_threads_and_compactions_do_not_block(path):
     """A thread that waited with the GIL for a lock of a merge would never get it."""
 

@@ -491,7 +491,8 @@ int32_t braid_compact(const struct braid_db *db);
 int32_t braid_verify(const struct braid_db *db, uint64_t *problems);
 
 // Returns statistics as lines of a name, a space and a number. Names are those of Rust's
-// `braiddb::stats::Stats`.
+// `braiddb::stats::Stats`. Of commits that took long, `slow_commits_CAUSE` has the number and
+// `slow_commit_us_CAUSE` the microseconds of that part; a cause is `sync`, for example.
 int32_t braid_stats(const struct braid_db *db, struct braid_value **statistics);
 
 // Lists the trees, by name: keys of the scan are names, values "multi" or empty.
@@ -531,7 +532,7 @@ struct braid_options *braid_options_new(void);
 // "create", "create_parents", "read_only", "read_in_place", "direct_io" ("true" or "false"),
 // "open_files_max", "background_threads" (numbers), "scrub" (bytes a second), "log_retention",
 // "disk_reserve" (sizes), "log_retention_age", "reader_age_warn", "reader_age_max",
-// "exclusive_wait_max" (times, as "30s"), "log_archive" (a directory).
+// "exclusive_wait_max", "slow_commit" (times, as "30s"), "log_archive" (a directory).
 //
 // Of a tree: "ttl" (a time), "multi" ("true": many values per key).
 //

@@ -111,7 +111,8 @@ pub unsafe extern "C" fn braid_verify(db: *const braid_db, problems: *mut u64) -
 }
 
 /// Returns statistics as lines of a name, a space and a number. Names are those of Rust's
-/// `braiddb::stats::Stats`.
+/// `braiddb::stats::Stats`. Of commits that took long, `slow_commits_CAUSE` has the number and
+/// `slow_commit_us_CAUSE` the microseconds of that part; a cause is `sync`, for example.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_stats(db: *const braid_db, statistics: *mut *mut braid_value) -> i32 {
     // SAFETY: the header's rules.
@@ -130,6 +131,11 @@ pub unsafe extern "C" fn braid_stats(db: *const braid_db, statistics: *mut *mut 
                 cache_hits cache_misses open_files syncs flushes merges loose_merges folds expired
                 background_errors transaction_conflicts transaction_retries slowed_us stalls stall_us_max
                 pressure_per_mille recovered_records snapshots last_sequence frozen_memtables);
+            for total in &stats.slow_commit_totals {
+                let cause = total.cause.name();
+                let _ = writeln!(lines, "slow_commits_{cause} {}", total.commits);
+                let _ = writeln!(lines, "slow_commit_us_{cause} {}", total.part_us);
+            }
             Ok(lines.into_bytes().into())
         })
     }

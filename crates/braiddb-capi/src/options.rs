@@ -191,6 +191,7 @@ impl Options {
             "reader_age_warn" => builder.reader_age_warn(duration_of(name, value)?),
             "reader_age_max" => builder.reader_age_max(duration_of(name, value)?),
             "exclusive_wait_max" => builder.exclusive_wait_max(duration_of(name, value)?),
+            "slow_commit" => builder.slow_commit(duration_of(name, value)?),
             _ => return Err(Failure::argument(format!("there is no option {name:?}: braiddb.h lists them"))),
         };
         self.database = Some(changed);
@@ -245,7 +246,7 @@ pub extern "C" fn braid_options_new() -> *mut braid_options {
 /// "create", "create_parents", "read_only", "read_in_place", "direct_io" ("true" or "false"),
 /// "open_files_max", "background_threads" (numbers), "scrub" (bytes a second), "log_retention",
 /// "disk_reserve" (sizes), "log_retention_age", "reader_age_warn", "reader_age_max",
-/// "exclusive_wait_max" (times, as "30s"), "log_archive" (a directory).
+/// "exclusive_wait_max", "slow_commit" (times, as "30s"), "log_archive" (a directory).
 ///
 /// Of a tree: "ttl" (a time), "multi" ("true": many values per key).
 ///

@@ -135,13 +135,20 @@ native! {
         let mut result = Writer::new();
         macro_rules! numbers {
             ($($name:ident)*) => {
-                result.count([$(stringify!($name)),*].len() + 1);
+                result.count([$(stringify!($name)),*].len() + 1 + 2 * stats.slow_commit_totals.len());
                 $(
                     result.text(stringify!($name));
                     result.long(stats.$name as u64);
                 )*
                 result.text("partitions");
                 result.long(stats.partitions.len() as u64);
+                for total in &stats.slow_commit_totals {
+                    let cause = total.cause.name();
+                    result.text(&format!("slow_commits_{cause}"));
+                    result.long(total.commits);
+                    result.text(&format!("slow_commit_us_{cause}"));
+                    result.long(total.part_us);
+                }
             };
         }
         numbers!(commits user_bytes_written log_bytes_written open_files open_files_max file_reopenings

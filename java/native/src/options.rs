@@ -53,6 +53,7 @@ pub fn builder(options: &mut Reader<'_>) -> Outcome<Builder> {
             "readerAgeWarn" => builder.reader_age_warn(micros(name, value)?),
             "readerAgeMax" => builder.reader_age_max(micros(name, value)?),
             "exclusiveWaitMax" => builder.exclusive_wait_max(micros(name, value)?),
+            "slowCommit" => builder.slow_commit(micros(name, value)?),
             "logRetention" => builder.log_retention(parsed(name, value)?),
             "logRetentionAge" => builder.log_retention_age(micros(name, value)?),
             "logArchive" => builder.log_archive(value),

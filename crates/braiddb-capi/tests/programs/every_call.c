@@ -510,6 +510,7 @@ int main(int argc, char **argv) {
     braid_value *statistics;
     OK(braid_stats(db, &statistics));
     assert(memmem(braid_value_bytes(statistics).data, braid_value_bytes(statistics).len, "\nflushes ", 9));
+    assert(memmem(braid_value_bytes(statistics).data, braid_value_bytes(statistics).len, "\nslow_commit_us_sync ", 21));
     braid_value_free(statistics);
     OK(braid_tree_open(db, "old", NULL, &other));
     OK(braid_rename_tree(db, "old", "new"));

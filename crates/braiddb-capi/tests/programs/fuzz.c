@@ -111,6 +111,7 @@ static uint64_t some_time(struct state *s) { return next_random(s) >> below(s, 6
 static braid_options *some_options(void) {
     braid_options *options = braid_options_new();
     assert(braid_options_set(options, "exclusive_wait_max", "1ms") == BRAID_OK);
+    assert(braid_options_set(options, "slow_commit", "0s") == BRAID_OK);
     assert(braid_options_set(options, "memory", "8MiB") == BRAID_OK);
     return options;
 }

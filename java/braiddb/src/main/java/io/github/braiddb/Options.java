@@ -138,6 +138,18 @@ public final class Options {
     }
 
     /**
+     * Reports commits that take this long, with their cause: see {@link Database#stats}. The default is 100
+     * milliseconds.
+     *
+     * @param time the time
+     * @return this
+     */
+    public Options slowCommit(Duration time) {
+        values.put("slowCommit", String.valueOf(Tree.micros(time)));
+        return this;
+    }
+
+    /**
      * Keeps so much of the log for watchers.
      *
      * @param bytes bytes of the log

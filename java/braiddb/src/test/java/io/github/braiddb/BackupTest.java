@@ -11,7 +11,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -128,10 +130,16 @@ class BackupTest {
                 .backgroundThreads(1)
                 .openFilesMax(100)
                 .garbagePercent(30)
+                .slowCommit(Duration.ZERO)
                 .createParents(true);
         try (Database database = Database.open(folder.resolve("x/y"), options)) {
             database.tree("a", new TreeOptions().compression(Compression.NONE).blobThreshold(1000));
             assertEquals(100, database.stats().numbers().get("open_files_max"));
+            long slow = database.stats().numbers().entrySet().stream()
+                    .filter(number -> number.getKey().startsWith("slow_commits_"))
+                    .mapToLong(Map.Entry::getValue)
+                    .sum();
+            assertEquals(database.stats().commits(), slow);
         }
         assertThrows(
                 InvalidArgumentException.class,
