@@ -50,7 +50,8 @@ pub use handles::snapshot::Snapshot;
 pub use handles::streams::reader::StreamReader;
 pub use handles::streams::writer::{PendingStream, StreamWriter};
 pub use handles::transaction::cursor::TransactionCursor;
-pub use handles::transaction::forwarded::{ForwardedCommit, OpenWindow};
+pub use handles::transaction::forwarded::{ExclusiveRight, ForwardedCommit, Kept, OpenWindow};
+pub use handles::transaction::forwarded_streams::ForwardedStream;
 pub use handles::transaction::handle::Transaction;
 pub use handles::transaction::iter::TransactionIter;
 pub use handles::tree::Tree;
@@ -76,3 +77,4 @@ pub use watch::{
     Change, ChangeSet, ChangeStream, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand, ResumeToken,
     WatchOptions, WatchStopper, Watcher,
 };
+pub use write::piece_writer::Placed;

@@ -108,6 +108,12 @@ impl Core {
         Deadline::after(self.runtime(), self.timeout_ns)
     }
 
+    /// Returns the deadline of a call with a timeout of its own.
+    pub fn deadline_within(&self, timeout: Duration) -> Deadline {
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        Deadline::after(self.runtime(), timeout_ns.min(self.timeout_ns))
+    }
+
     pub fn place(&self) -> Place<'_> {
         Place { dir: &self.dir, runtime: self.runtime(), incarnation: self.incarnation.load(Ordering::Relaxed) }
     }

@@ -1,14 +1,16 @@
 //! The handle of a shared database.
 
 use super::{
+    batch::SharedBatch,
     core::Core,
     election,
     forward::{self, WriteQueues},
     message::{Request, TreeRequest},
+    multi::SharedMultiTree,
     owner::TIMEOUT_MAX_NS,
     reading::Freshness,
     session::Deadline,
-    tree::{SharedBatch, SharedTree},
+    tree::SharedTree,
 };
 use crate::{
     base::{Error, Result, SequenceNumber},
@@ -70,13 +72,16 @@ impl SharedOptions {
 ///   may be applied soon.
 /// - **Reads** see all acknowledged writes of their process, and those of others at most about
 ///   5 ms later. Each read sees one commit's state; states never go back.
-/// - **Transactions** ([`SharedDb::update`]) are serializable across processes.
+/// - **Transactions** ([`SharedDb::update`]) are serializable across processes. Exclusive ones
+///   ([`SharedDb::begin_exclusive`]) never conflict, and commits of all processes wait for them.
 /// - **Timeout**: a call returns within [`crate::Builder::shared_timeout`] (30 seconds by default),
 ///   unless its own work takes longer: a closure, the disk of the owner's own commits, the recovery
 ///   at the open, or a refresh that reads very much.
+/// - **Large values** ([`SharedTree::put_stream`]) take constant memory in all processes, and
+///   **multi-trees** ([`SharedDb::multi_tree`]) many values per key.
 ///
-/// Not available: streams, watching, exclusive transactions, bulk loads, changes of tree options,
-/// and dropping trees. [`Durability::None`] acts as [`Durability::Buffered`]. All processes must
+/// Not available: watching, appends to streams, bulk loads, changes of tree options, and dropping
+/// trees. [`Durability::None`] acts as [`Durability::Buffered`]. All processes must
 /// run as the same user, on one machine, with the same version of BraidDB; open the database after
 /// a fork, not before. Works on Unix; on other systems the open fails with
 /// [`Error::Unsupported`].
@@ -129,9 +134,12 @@ impl SharedDb {
             return Err(Error::Unsupported { path: dir.to_owned(), detail: detail.to_owned() });
         }
         let durability = logged(settings.durability);
-        let settings = Settings { durability, read_only: false, ..settings };
+        let timeout_ns = options.timeout_ns()?;
+        // New trees wait for exclusive transactions, too.
+        let exclusive_wait_ns = settings.exclusive_wait_ns.min(timeout_ns);
+        let settings = Settings { durability, read_only: false, exclusive_wait_ns, ..settings };
         settings.check()?;
-        let core = Arc::new(Core::new(settings, dir.to_owned(), options.timeout_ns()?));
+        let core = Arc::new(Core::new(settings, dir.to_owned(), timeout_ns));
         let of_thread = Arc::clone(&core);
         let body = Box::new(move || election::run(&of_thread));
         let thread =
@@ -175,6 +183,21 @@ impl SharedDb {
         let request = TreeRequest { name: name.to_owned(), multi: false, exact, options };
         self.call(Request::Tree(request))?;
         SharedTree::new(self, self.state()?.open_tree(name)?)
+    }
+
+    /// Returns a multi-tree, which keeps many sorted values per key. Creates it if absent.
+    pub fn multi_tree(&self, name: &str) -> Result<SharedMultiTree> {
+        if let Ok(tree) = self.state()?.open_multi_tree(name) {
+            return Ok(SharedMultiTree::new(self, &tree));
+        }
+        let (multi, exact, options) = (true, false, TreeOptions::default());
+        self.call(Request::Tree(TreeRequest { name: name.to_owned(), multi, exact, options }))?;
+        Ok(SharedMultiTree::new(self, &self.state()?.open_multi_tree(name)?))
+    }
+
+    /// Returns a multi-tree, or `NotFound`.
+    pub fn open_multi_tree(&self, name: &str) -> Result<SharedMultiTree> {
+        Ok(SharedMultiTree::new(self, &self.latest()?.open_multi_tree(name)?))
     }
 
     /// Lists all trees by name.

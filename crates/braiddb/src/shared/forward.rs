@@ -9,6 +9,7 @@
 
 use super::{
     core::Core,
+    held::Held,
     message::{Reply, Request},
     owner::{Owner, Unserved, Wanted},
     session::{Deadline, Lost, Session},
@@ -33,6 +34,10 @@ const PAUSE_US_MAX: u64 = 20_000;
 
 /// Time after which an unused session ends: it takes a thread and a descriptor of the owner.
 const IDLE_NS: u64 = 10_000_000_000;
+
+/// Time in microseconds between the end of a wait in the owner and the client's deadline, at most. In
+/// it the refusal arrives, so that the client learns that nothing was written.
+const REPLY_US: u64 = 50_000;
 
 /// Maximum time of a goodbye.
 const GOODBYE_NS: u64 = 200_000_000;
@@ -62,9 +67,14 @@ pub(super) enum Answer {
 
 impl WriteQueues {
     /// Commits writes that depend on no reads.
-    pub fn write(&self, core: &Arc<Core>, batches: Vec<u8>, durability: Durability) -> Result<SequenceNumber> {
+    pub fn write(
+        &self,
+        core: &Arc<Core>,
+        batches: Vec<u8>,
+        durability: Durability,
+        deadline: Deadline,
+    ) -> Result<SequenceNumber> {
         let queue = if durability == Durability::Sync { &self.durable } else { &self.buffered };
-        let deadline = core.deadline();
         let answer = queue.submit(
             Write { batches, deadline },
             GROUP_BYTES_MAX,
@@ -161,6 +171,16 @@ pub fn commit(
     call(core, committing(commit, durability), deadline)
 }
 
+/// Commits in a session that the caller has taken.
+pub(super) fn commit_in(
+    lent: Lent,
+    commit: ForwardedCommit,
+    durability: Durability,
+    deadline: Deadline,
+) -> Result<SequenceNumber> {
+    Attempt::with(lent, committing(commit, durability)).run(deadline)
+}
+
 /// Runs a request in the owner. Returns a commit that this process must see from now on.
 pub fn call(core: &Arc<Core>, request: Request, deadline: Deadline) -> Result<SequenceNumber> {
     Attempt::begin(core, request, deadline)?.run(deadline)
@@ -184,13 +204,17 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    fn begin(core: &Arc<Core>, mut request: Request, deadline: Deadline) -> Result<Attempt> {
-        let mut lent = take_session(core, deadline)?;
+    fn begin(core: &Arc<Core>, request: Request, deadline: Deadline) -> Result<Attempt> {
+        Ok(Attempt::with(take_session(core, deadline)?, request))
+    }
+
+    /// Makes a request of a session that the caller has taken.
+    fn with(mut lent: Lent, mut request: Request) -> Attempt {
         lent.session.number += 1;
         if let Request::Commit { number, .. } = &mut request {
             *number = lent.session.number;
         }
-        Ok(Attempt { lent, request, was_sent: false, outcome: None, reason: None, pause_us: PAUSE_US_MIN })
+        Attempt { lent, request, was_sent: false, outcome: None, reason: None, pause_us: PAUSE_US_MIN }
     }
 
     fn is_finished(&self) -> bool {
@@ -239,7 +263,7 @@ impl Attempt {
         let core = &self.lent.core;
         let mut is_quick = false;
         if let Request::Commit { left_us, durability, .. } = &mut self.request {
-            *left_us = deadline.left_ns(core.runtime()) / 1000;
+            *left_us = left_for_owner_us(core, deadline);
             is_quick = *durability != Durability::Sync;
         }
         let Some(frame) = self.request.frame() else { return Some(Err(too_long())) };
@@ -248,7 +272,7 @@ impl Attempt {
             // The owner knows that it has not run it.
             Ok(Reply::Refused(e)) => Some(Err(e)),
             Err(Lost::Refused(e)) => Some(Err(self.failed(e))),
-            Ok(Reply::Again) | Err(Lost::NotSent) => None,
+            Ok(Reply::Again | Reply::Placed(_)) | Err(Lost::NotSent) => None,
             Err(Lost::Sent) => {
                 self.was_sent = true;
                 None
@@ -269,7 +293,7 @@ impl Attempt {
                 };
                 let (number, durability, ends_ns) = (*number, *durability, deadline.ends_ns);
                 let commit = std::mem::take(commit);
-                let done = owner.commit(&claim, Wanted { number, commit, durability, ends_ns });
+                let done = owner.commit(&claim, &mut Held::default(), Wanted { number, commit, durability, ends_ns });
                 owner.release(&claim, true);
                 match done {
                     Ok(sequence) => Ok(sequence),
@@ -277,10 +301,11 @@ impl Attempt {
                     Err(Unserved::Closing | Unserved::Superseded) => Err(self.failed(Error::Closed)),
                 }
             }
-            Request::Tree(tree) => owner.tree(tree),
-            Request::Function { name } => owner.function(name),
+            Request::Tree(tree) => owner.db().waiting_until(deadline.ends_ns, |_| owner.tree(tree)),
+            Request::Function { name } => owner.db().waiting_until(deadline.ends_ns, |_| owner.function(name)),
             Request::Sync => owner.sync(),
-            Request::Hello { .. } | Request::Goodbye => Ok(0),
+            // Of a connection, which this process has none of.
+            _ => Ok(0),
         }
     }
 }
@@ -303,11 +328,17 @@ fn too_long() -> Error {
     Error::InvalidArgument(format!("a commit of a shared database has at most {most} bytes: split it"))
 }
 
-/// A session in use by one call.
+/// Returns the time that a request still has in the owner, in microseconds.
+pub(super) fn left_for_owner_us(core: &Core, deadline: Deadline) -> u64 {
+    let left_us = deadline.left_ns(core.runtime()) / 1000;
+    left_us - REPLY_US.min(left_us / 4)
+}
+
+/// A session in use by one call, or by one exclusive transaction.
 #[derive(Debug)]
-struct Lent {
-    core: Arc<Core>,
-    session: Session,
+pub(super) struct Lent {
+    pub core: Arc<Core>,
+    pub session: Session,
 }
 
 impl Drop for Lent {
@@ -323,7 +354,7 @@ impl Drop for Lent {
 }
 
 /// Takes the session that was used last, or makes one.
-fn take_session(core: &Arc<Core>, deadline: Deadline) -> Result<Lent> {
+pub(super) fn take_session(core: &Arc<Core>, deadline: Deadline) -> Result<Lent> {
     let mut pool = core.pool.lock();
     while pool.in_use >= SESSIONS_MAX {
         let left = deadline.left(core.runtime());

@@ -6,29 +6,35 @@
 //! | request | first byte | fields |
 //! |---|---|---|
 //! | `Hello` | 1 | protocol version u8, incarnation u64 (0: any), session (16 bytes; zeros: none) |
-//! | `Commit` | 2 | number, microseconds for which the client will wait, durability u8, snapshot, keys read (count, strings), ranges read (count, pairs of strings), batches to the end, as in the log |
+//! | `Commit` | 2 | number, microseconds for which the client will wait, flags u8 (1: buffered, 2: exclusive), snapshot, keys read (count, strings), ranges read (count, pairs of strings), batches to the end, as in the log |
 //! | `Tree` | 3 | flags u8 (1: multi-tree, 2: fail if its options differ), name, options |
 //! | `Function` | 4 | name |
 //! | `Sync` | 5 | |
 //! | `Goodbye` | 6 | |
+//! | `Begin` | 7 | microseconds for which the client will wait for the exclusive right |
+//! | `End` | 8 | gives up the exclusive right and the streams |
+//! | `Stream` | 9 | tree u32, key: begins a value |
+//! | `Part` | 10 | bytes of the value |
+//! | `EndStream` | 11 | ends the value, for the next commit of this connection |
 //!
 //! | reply | first byte | fields |
 //! |---|---|---|
 //! | `Done` | 1 | commit number that the client must see, incarnation u64 |
 //! | `Refused` | 2 | an error, see `errors.rs` |
 //! | `Again` | 3 | the owner is closing and has done nothing |
+//! | `Placed` | 4 | kind of the entry u8, length of the value, bytes of the entry |
 
 use super::{errors, frame};
 use crate::{
-    base::{Error, SequenceNumber},
+    base::{EntryKind, Error, SequenceNumber, TreeId},
     codec::{ByteReader, Compression, put_bytes, put_varint},
-    db::{Durability, ForwardedCommit, TreeCodec, TreeOptions},
+    db::{Durability, ForwardedCommit, Placed, TreeCodec, TreeOptions},
     txn::ReadSet,
 };
 use std::time::Duration;
 
 /// Version of this protocol. All processes of a database must have the same one.
-pub const PROTOCOL_VERSION: u8 = 2;
+pub const PROTOCOL_VERSION: u8 = 3;
 
 pub type SessionId = [u8; 16];
 
@@ -41,10 +47,19 @@ const TREE: u8 = 3;
 const FUNCTION: u8 = 4;
 const SYNC: u8 = 5;
 const GOODBYE: u8 = 6;
+const BEGIN: u8 = 7;
+const END: u8 = 8;
+const STREAM: u8 = 9;
+const PART: u8 = 10;
+const END_STREAM: u8 = 11;
 
 const DONE: u8 = 1;
 const REFUSED: u8 = 2;
 const AGAIN: u8 = 3;
+const PLACED: u8 = 4;
+
+const BUFFERED: u8 = 1;
+const EXCLUSIVE: u8 = 2;
 
 const MULTI: u8 = 1;
 const EXACT: u8 = 2;
@@ -72,6 +87,16 @@ pub enum Request {
     },
     Sync,
     Goodbye,
+    Begin {
+        left_us: u64,
+    },
+    End,
+    Stream {
+        tree: TreeId,
+        key: Vec<u8>,
+    },
+    Part(Vec<u8>),
+    EndStream,
 }
 
 /// A tree to open or create.
@@ -89,6 +114,7 @@ pub enum Reply {
     Done { sequence: SequenceNumber, incarnation: u64 },
     Refused(Error),
     Again,
+    Placed(Placed),
 }
 
 impl Request {
@@ -105,7 +131,8 @@ impl Request {
                 out.push(COMMIT);
                 put_varint(&mut out, *number);
                 put_varint(&mut out, *left_us);
-                out.push(u8::from(*durability != Durability::Sync));
+                let is_buffered = u8::from(*durability != Durability::Sync);
+                out.push(is_buffered * BUFFERED + u8::from(commit.is_exclusive) * EXCLUSIVE);
                 put_varint(&mut out, commit.snapshot);
                 put_varint(&mut out, commit.reads.keys().count() as u64);
                 commit.reads.keys().for_each(|key| put_bytes(&mut out, key));
@@ -128,6 +155,21 @@ impl Request {
             }
             Request::Sync => out.push(SYNC),
             Request::Goodbye => out.push(GOODBYE),
+            Request::Begin { left_us } => {
+                out.push(BEGIN);
+                put_varint(&mut out, *left_us);
+            }
+            Request::End => out.push(END),
+            Request::Stream { tree, key } => {
+                out.push(STREAM);
+                out.extend_from_slice(&tree.0.to_le_bytes());
+                put_bytes(&mut out, key);
+            }
+            Request::Part(bytes) => {
+                out.push(PART);
+                put_bytes(&mut out, bytes);
+            }
+            Request::EndStream => out.push(END_STREAM),
         }
         frame::finish(out)
     }
@@ -149,6 +191,14 @@ impl Request {
             FUNCTION => Request::Function { name: text(&mut reader)? },
             SYNC => Request::Sync,
             GOODBYE => Request::Goodbye,
+            BEGIN => Request::Begin { left_us: reader.varint()? },
+            END => Request::End,
+            STREAM => {
+                let tree = TreeId(u32::from_le_bytes(*reader.take(4)?.first_chunk()?));
+                Request::Stream { tree, key: reader.bytes()?.to_vec() }
+            }
+            PART => Request::Part(reader.bytes()?.to_vec()),
+            END_STREAM => Request::EndStream,
             _ => return None,
         };
         reader.is_at_end().then_some(request)
@@ -157,11 +207,9 @@ impl Request {
 
 fn decode_commit(payload: &[u8], mut reader: ByteReader<'_>) -> Option<Request> {
     let (number, left_us) = (reader.varint()?, reader.varint()?);
-    let durability = match reader.u8()? {
-        0 => Durability::Sync,
-        1 => Durability::Buffered,
-        _ => return None,
-    };
+    let flags = reader.u8().filter(|flags| flags & !(BUFFERED | EXCLUSIVE) == 0)?;
+    let durability = if flags & BUFFERED == 0 { Durability::Sync } else { Durability::Buffered };
+    let is_exclusive = flags & EXCLUSIVE != 0;
     let snapshot = reader.varint()?;
     let mut reads = ReadSet::default();
     for _ in 0..reader.varint()? {
@@ -172,7 +220,7 @@ fn decode_commit(payload: &[u8], mut reader: ByteReader<'_>) -> Option<Request> 
         reads.add_range(start, end);
     }
     let batches = payload.get(reader.position()..)?.to_vec();
-    let commit = ForwardedCommit { snapshot, reads, batches };
+    let commit = ForwardedCommit { snapshot, reads, batches, is_exclusive };
     Some(Request::Commit { number, left_us, durability, commit })
 }
 
@@ -232,6 +280,11 @@ impl Reply {
                 errors::encode(error, &mut out);
             }
             Reply::Again => out.push(AGAIN),
+            Reply::Placed(Placed { kind, value, len }) => {
+                out.extend_from_slice(&[PLACED, *kind as u8]);
+                put_varint(&mut out, *len);
+                put_bytes(&mut out, value);
+            }
         }
         frame::finish(out)
     }
@@ -242,6 +295,10 @@ impl Reply {
             DONE => Reply::Done { sequence: reader.varint()?, incarnation: reader.u64()? },
             REFUSED => Reply::Refused(errors::decode(&mut reader)?),
             AGAIN => Reply::Again,
+            PLACED => {
+                let (kind, len) = (EntryKind::from_byte(reader.u8()?)?, reader.varint()?);
+                Reply::Placed(Placed { kind, value: reader.bytes()?.to_vec(), len })
+            }
             _ => return None,
         };
         reader.is_at_end().then_some(reply)

@@ -5,25 +5,34 @@
 //! over a socket in the directory. If the owner ends in any way, a member takes over. There is no
 //! other process.
 
+mod batch;
 mod core;
 mod database;
 mod election;
 mod errors;
+mod exclusive;
 mod forward;
 mod frame;
+mod held;
 mod message;
+mod multi;
 mod owner;
 mod polling;
 mod reading;
+mod seat;
 mod server;
 mod session;
+mod streams;
 mod transactions;
 mod tree;
 
 #[cfg(test)]
 mod tests;
 
+pub use batch::{AnySharedTree, SharedBatch};
 pub use database::SharedDb;
 pub(crate) use database::SharedOptions;
+pub use multi::SharedMultiTree;
+pub use streams::SharedStreamWriter;
 pub use transactions::SharedTransaction;
-pub use tree::{SharedBatch, SharedTree};
+pub use tree::SharedTree;

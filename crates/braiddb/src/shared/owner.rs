@@ -16,11 +16,14 @@
 //!
 //! No commit runs under the lock of the table of sessions: it may wait for the disk.
 
-use super::message::{NO_SESSION, SessionId, TreeRequest};
+use super::{
+    held::{Held, Streams},
+    message::{NO_SESSION, SessionId, TreeRequest},
+};
 use crate::{
     base::{Error, Result, SequenceNumber},
     codec::{ByteReader, put_varint},
-    db::{Db, Durability, ForwardedCommit, OpenWindow},
+    db::{Db, Durability, ExclusiveRight, ForwardedCommit, OpenWindow},
     platform::Runtime,
 };
 use parking_lot::Mutex;
@@ -41,6 +44,12 @@ const RECORD_KEPT_NS: u64 = 900 * SECOND_NS;
 /// Time for which a new owner keeps all records.
 const RECORD_KEPT_MIN_NS: u64 = 60 * SECOND_NS;
 
+/// Maximum wait of a goodbye for an exclusive transaction. A record that stays is removed later.
+const GOODBYE_NS: u64 = SECOND_NS / 10;
+
+/// Maximum wait of a close for an exclusive transaction.
+const HANDOVER_NS: u64 = 2 * SECOND_NS;
+
 /// Maximum timeout of a client, so that it ends well before its record.
 pub const TIMEOUT_MAX_NS: u64 = 600 * SECOND_NS;
 
@@ -53,6 +62,7 @@ pub struct Owner {
     runtime: Arc<dyn Runtime>,
     /// Set when the owner closes: nothing waits for memory any more.
     is_ending: AtomicBool,
+    streams: Streams,
     _window: OpenWindow,
 }
 
@@ -129,7 +139,12 @@ impl Owner {
         }
         db.refuse_close();
         let (sessions, abandoned) = (Mutex::default(), Mutex::new(abandoned));
-        Ok(Owner { db, sessions, abandoned, runtime, is_ending: AtomicBool::new(false), _window })
+        let (is_ending, streams) = (AtomicBool::new(false), Streams::default());
+        Ok(Owner { db, sessions, abandoned, runtime, is_ending, streams, _window })
+    }
+
+    pub fn streams(&self) -> &Streams {
+        &self.streams
     }
 
     pub fn db(&self) -> &Db {
@@ -164,8 +179,15 @@ impl Owner {
     }
 
     /// Applies a request, unless it was applied before. Returns a commit that the client must see.
-    pub fn commit(&self, claim: &Claim, wanted: Wanted) -> std::result::Result<SequenceNumber, Unserved> {
+    /// An exclusive commit ends the right that the connection holds, whatever its outcome.
+    pub fn commit(
+        &self,
+        claim: &Claim,
+        held: &mut Held,
+        wanted: Wanted,
+    ) -> std::result::Result<SequenceNumber, Unserved> {
         let Wanted { number, commit, durability, ends_ns } = wanted;
+        let kept = held.take(commit.is_exclusive);
         let mut progress = claim.session.progress.lock();
         if claim.session.connections.load(Ordering::Relaxed) != claim.connection {
             return Err(Unserved::Superseded);
@@ -187,7 +209,8 @@ impl Owner {
         let mut record = Vec::with_capacity(16);
         put_varint(&mut record, number);
         put_varint(&mut record, unix_time_s(&*self.runtime));
-        match self.db.commit_forwarded(commit, Some((&claim.id, &record)), durability) {
+        let record = (&claim.id[..], &record[..]);
+        match self.db.waiting_until(ends_ns, |db| db.commit_forwarded(commit, Some(record), durability, kept)) {
             Ok(sequence) => {
                 progress.applied = Some(number);
                 Ok(sequence)
@@ -201,9 +224,20 @@ impl Owner {
         }
     }
 
-    /// Ends the waits for memory, now and later.
+    /// Ends the waits for memory and for an exclusive transaction, now and later.
     pub fn end_waits(&self) {
         self.is_ending.store(true, Ordering::Release);
+        // Of this process: connections give up theirs.
+        if let Err(error) = self.db.revoke_exclusive() {
+            tracing::debug!(%error, "the exclusive transaction was not ended");
+        }
+    }
+
+    /// Lets an exclusive transaction of a member end, for a while: with the next owner it is a
+    /// conflict. The result keeps others from beginning one.
+    pub fn await_exclusive_end(&self) -> Option<ExclusiveRight> {
+        let ends_ns = self.runtime.monotonic_ns().saturating_add(HANDOVER_NS);
+        self.db.waiting_until(ends_ns, |db| db.exclusive_right()).ok()
     }
 
     /// Waits until a commit need not wait for a flush. Fails if it must at `ends_ns`, and with
@@ -268,7 +302,8 @@ impl Owner {
         drop(sessions);
         let has_record = progress.applied.is_some_and(|number| number > 0);
         drop(progress);
-        if has_record && !(is_goodbye && self.remove_record(&claim.id)) {
+        let ends_ns = self.runtime.monotonic_ns().saturating_add(GOODBYE_NS);
+        if has_record && !(is_goodbye && self.remove_record(&claim.id, ends_ns)) {
             self.abandon(claim.id);
         }
     }
@@ -277,12 +312,13 @@ impl Owner {
         self.abandoned.lock().push((self.runtime.monotonic_ns().saturating_add(RECORD_KEPT_NS), id));
     }
 
-    fn remove_record(&self, id: &SessionId) -> bool {
-        let removed = self.db.remove_session_record(id);
+    fn remove_record(&self, id: &SessionId, ends_ns: u64) -> bool {
+        let removed = self.db.waiting_until(ends_ns, |db| db.remove_session_record(id));
         removed.inspect_err(|error| tracing::debug!(%error, "the record of an ended session was not removed")).is_ok()
     }
 
-    /// Removes the records of clients that have been gone for long. Never waits for a flush.
+    /// Removes the records of clients that have been gone for long. Never waits for a flush, or for
+    /// an exclusive transaction.
     pub fn remove_old_records(&self) {
         let now_ns = self.runtime.monotonic_ns();
         let mut abandoned = self.abandoned.lock();
@@ -306,7 +342,7 @@ impl Owner {
         // A client that comes back meanwhile waits in `claim`, and then reads that there is no record.
         let progress = session.progress.lock();
         drop(sessions);
-        let is_removed = self.remove_record(&id);
+        let is_removed = self.remove_record(&id, 0);
         drop(progress);
         let mut sessions = self.sessions.lock();
         if session.connections.load(Ordering::Relaxed) == 0 {

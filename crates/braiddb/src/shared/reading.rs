@@ -36,7 +36,7 @@ impl Freshness {
     }
 
     /// The deadline counts only if the call waits.
-    fn state_by(&self, core: &Core, deadline: impl FnOnce() -> Deadline) -> Result<Db> {
+    pub fn state_by(&self, core: &Core, deadline: impl FnOnce() -> Deadline) -> Result<Db> {
         core.check_process()?;
         if let Some(owner) = core.owner() {
             return Ok(owner.db().clone());

@@ -3,6 +3,7 @@
 use super::{
     election::replaced,
     frame::{self, FrameError, FrameReader},
+    held::Held,
     message::{NO_SESSION, PROTOCOL_VERSION, Reply, Request, SessionId},
     owner::{Claim, Owner, Unserved, Wanted},
     polling::{Polling, PollingReader},
@@ -66,7 +67,8 @@ impl Server {
         let (owner, runtime) = (Arc::clone(&self.owner), Arc::clone(&self.runtime));
         let body = Box::new(move || {
             let (connections, stream, runtime) = (&*open.connections, &*stream, &*runtime);
-            Connection { owner: &owner, connections, stream, runtime, claim: None }.run();
+            let held = Held::default();
+            Connection { owner: &owner, connections, stream, runtime, claim: None, held }.run();
         });
         self.threads.push(self.runtime.spawn("braiddb-share", body)?);
         Ok(())
@@ -74,6 +76,7 @@ impl Server {
 
     /// Ends all connections. Commits in progress complete, but their replies may be lost.
     pub fn end(self) {
+        let _right = self.owner.await_exclusive_end();
         self.connections.is_ending.store(true, Ordering::Release);
         // Their ends are the timeouts of other processes.
         self.owner.end_waits();
@@ -105,6 +108,7 @@ struct Connection<'a> {
     stream: &'a LocalStream,
     runtime: &'a dyn Runtime,
     claim: Option<Claim>,
+    held: Held,
 }
 
 impl Connection<'_> {
@@ -134,6 +138,8 @@ impl Connection<'_> {
     }
 
     fn release(&mut self, is_goodbye: bool) {
+        // Before the record of the session is removed, which waits for an exclusive right.
+        self.held = Held::default();
         if let Some(claim) = self.claim.take() {
             self.owner.release(&claim, is_goodbye);
         }
@@ -155,9 +161,24 @@ impl Connection<'_> {
             Request::Hello { .. } => return Err(refused("a second hello")),
             Request::Commit { .. } if *claim.id() == NO_SESSION => return Err(refused("a commit without a session")),
             Request::Commit { number, left_us, durability, commit } => {
-                let ends_ns = self.runtime.monotonic_ns().saturating_add(left_us.saturating_mul(1000));
-                self.owner.commit(claim, Wanted { number, commit, durability, ends_ns })
+                let ends_ns = ends_ns(self.runtime, left_us);
+                self.owner.commit(claim, &mut self.held, Wanted { number, commit, durability, ends_ns })
             }
+            Request::Begin { .. } if *claim.id() == NO_SESSION => return Err(refused("a begin without a session")),
+            Request::Begin { left_us } => {
+                self.held.begin(self.owner, ends_ns(self.runtime, left_us)).map_err(Unserved::from)
+            }
+            Request::End => {
+                self.held.end();
+                Ok(0)
+            }
+            Request::Stream { .. } if *claim.id() == NO_SESSION => return Err(refused("a stream without a session")),
+            Request::Stream { tree, key } => self.held.begin_stream(self.owner, tree, &key).map_err(Unserved::from),
+            Request::Part(bytes) => self.held.write(&bytes).map_err(Unserved::from),
+            Request::EndStream => match self.held.end_stream(self.owner) {
+                Ok(placed) => return Ok(Reply::Placed(placed)),
+                Err(e) => Err(e.into()),
+            },
             Request::Tree(tree) => self.owner.tree(&tree).map_err(Unserved::from),
             Request::Function { name } => self.owner.function(&name).map_err(Unserved::from),
             Request::Sync => self.owner.sync().map_err(Unserved::from),
@@ -195,6 +216,10 @@ impl Connection<'_> {
     fn done(&self, sequence: u64) -> Reply {
         Reply::Done { sequence, incarnation: self.owner.incarnation() }
     }
+}
+
+fn ends_ns(runtime: &dyn Runtime, left_us: u64) -> u64 {
+    runtime.monotonic_ns().saturating_add(left_us.saturating_mul(1000))
 }
 
 fn refused(detail: &str) -> Reply {

@@ -93,7 +93,7 @@ impl Connection {
         match connection.exchange(&frame, place.runtime, deadline, false) {
             Ok(Reply::Done { incarnation, .. }) => Ok((connection, incarnation)),
             Ok(Reply::Refused(error)) => Err(Lost::Refused(error)),
-            Ok(Reply::Again) | Err(_) => Err(Lost::NotSent),
+            Ok(Reply::Again | Reply::Placed(_)) | Err(_) => Err(Lost::NotSent),
         }
     }
 
@@ -113,6 +113,17 @@ impl Connection {
         let mut reader = PollingReader { stream: &self.stream, runtime, polling, pause: SLICE };
         let payload = self.frames.read(&mut reader, &mut is_late).map_err(|_: FrameError| Lost::Sent)?;
         Reply::decode(payload).ok_or(Lost::Sent)
+    }
+}
+
+impl Connection {
+    /// Gives up what the owner holds for this connection. `None` if the owner did not reply.
+    pub fn asked_to_end(mut self, runtime: &dyn Runtime, timeout_ns: u64) -> Option<Connection> {
+        let frame = Request::End.frame()?;
+        match self.exchange(&frame, runtime, Deadline::after(runtime, timeout_ns), true) {
+            Ok(Reply::Done { .. }) => Some(self),
+            _ => None,
+        }
     }
 }
 

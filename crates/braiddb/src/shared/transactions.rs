@@ -6,16 +6,20 @@ use super::{
     forward,
     message::Request,
     owner::Owner,
+    seat::Seat,
     session::Deadline,
+    streams::{self, Ended},
+    tree::SharedTree,
 };
 use crate::{
     base::{Error, Result, SequenceNumber},
-    db::{Batch, Db, Durability, MergeFunctionHandle, Transaction},
+    db::{Batch, Db, Durability, Kept, MergeFunctionHandle, Transaction},
 };
 use std::{
     any::Any,
     cell::{Cell, RefCell},
     fmt,
+    io::Read,
     ops::Deref,
     sync::Arc,
 };
@@ -71,17 +75,18 @@ impl SharedDb {
 
     pub(super) fn commit_batch(&self, batch: Batch, durability: Durability) -> Result<SequenceNumber> {
         let core = self.core();
+        let deadline = core.deadline();
         core.check_process()?;
         check_outside(core)?;
         if let Some(owner) = core.owner() {
-            owner.await_room(|| core.deadline().ends_ns)?;
-            if batch.database().is_same(owner.db()) {
-                return batch.commit_with(durability);
-            }
-            return owner.db().commit_forwarded(batch.into_forwarded()?, None, durability);
+            owner.await_room(|| deadline.ends_ns)?;
+            return owner.db().waiting_until(deadline.ends_ns, |db| match batch.database().is_same(db) {
+                true => batch.commit_with(durability),
+                false => db.commit_forwarded(batch.into_forwarded()?, None, durability, Kept::default()),
+            });
         }
         let batches = batch.into_forwarded()?.batches;
-        self.shared.writes.write(core, batches, durability)
+        self.shared.writes.write(core, batches, durability, deadline)
     }
 
     /// Begins a transaction at the latest commit, for callers that [`SharedDb::update`] does not
@@ -89,7 +94,7 @@ impl SharedDb {
     /// reads: the caller begins again. In a member it ends with [`Error::Superseded`] after ten
     /// minutes.
     pub fn begin(&self) -> Result<SharedTransaction> {
-        Ok(SharedTransaction { db: self.clone(), transaction: self.latest()?.begin()? })
+        Ok(SharedTransaction::new(self, self.latest()?.begin()?, None))
     }
 
     /// Runs `work` in a transaction and commits it. A conflict, perhaps with another process,
@@ -142,7 +147,10 @@ impl SharedDb {
             let conflict = if let Some(owner) = core.owner().filter(|owner| owner.db().is_same(&db)) {
                 // Refuses writes past the transaction, and retries by itself.
                 let may_retry = |_| !deadline.is_over(core.runtime());
-                let before_commit = || owner.await_room(|| by().ends_ns);
+                let before_commit = || {
+                    let ends_ns = by().ends_ns;
+                    owner.await_room(|| ends_ns).map(|()| ends_ns)
+                };
                 return db.update_while(durability, may_retry, before_commit, work).map(|(result, _)| result);
             } else {
                 let transaction = db.begin()?;
@@ -205,6 +213,8 @@ impl SharedDb {
 pub struct SharedTransaction {
     db: SharedDb,
     transaction: Transaction,
+    /// Of a member's exclusive transaction, or one with streams.
+    seat: RefCell<Option<Seat>>,
 }
 
 impl fmt::Debug for SharedTransaction {
@@ -222,6 +232,10 @@ impl Deref for SharedTransaction {
 }
 
 impl SharedTransaction {
+    pub(super) fn new(db: &SharedDb, transaction: Transaction, seat: Option<Seat>) -> SharedTransaction {
+        SharedTransaction { db: db.clone(), transaction, seat: RefCell::new(seat) }
+    }
+
     /// Returns a merge function for this transaction: see [`Db::merge_function`]. The first use of
     /// an application's function in a member fails with [`Error::Conflict`], once.
     pub fn merge_function(&self, name: &str) -> Result<MergeFunctionHandle> {
@@ -232,6 +246,21 @@ impl SharedTransaction {
         // The owner gives the function its number, in a commit that this transaction cannot see.
         self.db.call(Request::Function { name: name.to_owned() })?;
         Err(Error::conflict(format!("the merge function {name:?} got its number after the transaction began")))
+    }
+
+    /// Sets the value of `key` to the contents of `reader`: see [`SharedTree::put_stream`]. Writes
+    /// blobs now and frees them without a commit.
+    pub fn put_stream(&self, tree: &SharedTree, key: impl AsRef<[u8]>, reader: impl Read) -> Result<()> {
+        let (own, key) = (tree.in_transaction(&self.transaction)?, key.as_ref());
+        if self.owner().is_some() {
+            return self.transaction.put_stream(&own, key, reader);
+        }
+        let mut seat = self.seat.borrow_mut();
+        let ended = streams::send(self.db.core(), &mut seat, (tree.id(), key), reader)?;
+        match ended {
+            Ended::Short(value) => self.transaction.put(&own, key, value),
+            Ended::Placed(placed) => self.transaction.put_placed_elsewhere(&own, key, placed),
+        }
     }
 
     /// Commits with the database's durability, and returns the commit's sequence number.
@@ -246,10 +275,15 @@ impl SharedTransaction {
         core.check_process()?;
         let (durability, deadline) = (logged(durability), core.deadline());
         let Some(owner) = self.owner() else {
-            return self.db.commit_transaction(self.transaction, durability, deadline);
+            let SharedTransaction { db, transaction, seat } = self;
+            let Some(seat) = seat.into_inner() else { return db.commit_transaction(transaction, durability, deadline) };
+            let begun = transaction.sequence();
+            // An error or an empty transaction drops the seat.
+            let Some(commit) = transaction.into_forwarded()? else { return Ok(begun) };
+            return seat.commit(commit, durability, deadline);
         };
         owner.await_room(|| deadline.ends_ns)?;
-        self.transaction.commit_with(durability)
+        owner.db().waiting_until(deadline.ends_ns, |_| self.transaction.commit_with(durability))
     }
 
     /// Returns the owner if the transaction is of its database.

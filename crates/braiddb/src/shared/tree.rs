@@ -1,13 +1,9 @@
-//! Trees and batches of a shared database.
+//! Trees of a shared database.
 
-use super::{
-    database::{SharedDb, logged},
-    message::Request,
-};
+use super::{database::SharedDb, message::Request};
 use crate::{
     base::{Error, Result, SequenceNumber, TreeId},
-    db::{Batch, Db, Durability, Iter, Key, KeyRange, Read, Snapshot, SnapshotTree, Transaction, Tree, Update, Value},
-    platform::SystemTime,
+    db::{Db, Durability, Iter, Key, KeyRange, Read, Snapshot, SnapshotTree, Transaction, Tree, Update, Value},
 };
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -47,7 +43,15 @@ impl SharedTree {
         Err(Error::NotFound(format!("the tree {:?} was dropped", self.name)))
     }
 
-    fn now(&self) -> Result<Tree> {
+    pub(super) fn id(&self) -> TreeId {
+        self.id
+    }
+
+    pub(super) fn database(&self) -> &SharedDb {
+        &self.db
+    }
+
+    pub(super) fn now(&self) -> Result<Tree> {
         self.in_state(&self.db.state()?)
     }
 
@@ -256,116 +260,5 @@ impl SharedTree {
             }
             Ok(found)
         })
-    }
-}
-
-/// Writes of a [`SharedDb`] that commit atomically. The last write of a key wins. An error of a
-/// call is returned by the commit. Dropping the batch discards them.
-pub struct SharedBatch {
-    db: SharedDb,
-    /// The state that the trees are of, and the writes.
-    begun: Option<(Db, Batch)>,
-    error: Option<Error>,
-}
-
-impl fmt::Debug for SharedBatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedBatch").field("len", &self.len()).finish_non_exhaustive()
-    }
-}
-
-impl SharedBatch {
-    pub(super) fn new(db: &SharedDb) -> SharedBatch {
-        SharedBatch { db: db.clone(), begun: None, error: None }
-    }
-
-    fn add(&mut self, tree: &SharedTree, write: impl FnOnce(&mut Batch, &Tree)) -> &mut SharedBatch {
-        if let Err(e) = self.try_add(tree, write) {
-            self.error.get_or_insert(e);
-        }
-        self
-    }
-
-    fn try_add(&mut self, tree: &SharedTree, write: impl FnOnce(&mut Batch, &Tree)) -> Result<()> {
-        if !Arc::ptr_eq(&tree.db.shared, &self.db.shared) {
-            return Err(Error::InvalidArgument(format!("the tree {:?} is another database's", tree.name)));
-        }
-        let (state, batch) = match &mut self.begun {
-            Some(begun) => begun,
-            None => {
-                // Only the trees matter, and a tree that was opened is in every later state.
-                let state = self.db.any_state()?;
-                let batch = state.batch();
-                self.begun.insert((state, batch))
-            }
-        };
-        let tree = tree.in_state(state).or_else(|_| tree.now())?;
-        write(batch, &tree);
-        Ok(())
-    }
-
-    /// Sets the value of `key`.
-    pub fn put(&mut self, tree: &SharedTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut SharedBatch {
-        self.add(tree, |batch, tree| _ = batch.put(tree, key, value))
-    }
-
-    /// Sets a value that expires after `ttl`.
-    pub fn put_with_ttl(
-        &mut self,
-        tree: &SharedTree,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        ttl: Duration,
-    ) -> &mut SharedBatch {
-        self.add(tree, |batch, tree| _ = batch.put_with_ttl(tree, key, value, ttl))
-    }
-
-    /// Sets a value that expires at a time.
-    pub fn put_until(
-        &mut self,
-        tree: &SharedTree,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        expires: SystemTime,
-    ) -> &mut SharedBatch {
-        self.add(tree, |batch, tree| _ = batch.put_until(tree, key, value, expires))
-    }
-
-    /// Deletes `key`.
-    pub fn delete(&mut self, tree: &SharedTree, key: impl AsRef<[u8]>) -> &mut SharedBatch {
-        self.add(tree, |batch, tree| _ = batch.delete(tree, key))
-    }
-
-    /// Deletes all keys in `range`, except later writes of this batch.
-    pub fn delete_range(&mut self, tree: &SharedTree, range: impl KeyRange) -> &mut SharedBatch {
-        self.add(tree, |batch, tree| _ = batch.delete_range(tree, range))
-    }
-
-    /// Returns the number of writes.
-    pub fn len(&self) -> usize {
-        self.begun.as_ref().map_or(0, |(_, batch)| batch.len())
-    }
-
-    /// Returns true if empty.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Commits atomically with the database's durability, and returns the commit's sequence number.
-    pub fn commit(self) -> Result<SequenceNumber> {
-        let durability = self.db.durability();
-        self.commit_with(durability)
-    }
-
-    /// Commits with the given durability: see [`SharedBatch::commit`].
-    pub fn commit_with(self, durability: Durability) -> Result<SequenceNumber> {
-        let SharedBatch { db, begun, error } = self;
-        if let Some(e) = error {
-            return Err(e);
-        }
-        match begun {
-            Some((_, batch)) => db.commit_batch(batch, logged(durability)),
-            None => Ok(db.state()?.snapshot().sequence()),
-        }
     }
 }

@@ -11,15 +11,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-fn builder() -> Builder {
+pub fn builder() -> Builder {
     Builder::new().memory(8 << 20).background_threads(1).durability(Durability::Buffered)
 }
 
-fn open(dir: &Path) -> SharedDb {
+pub fn open(dir: &Path) -> SharedDb {
     builder().shared_timeout(Duration::from_secs(20)).open_shared(dir).unwrap()
 }
 
-fn number(bytes: &[u8]) -> u64 {
+pub fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().unwrap())
 }
 
@@ -160,6 +160,28 @@ fn concurrent_transactions_of_members_are_serializable() {
         db.refresh().unwrap();
         let value = db.tree("counters").unwrap().get("n").unwrap().unwrap();
         assert_eq!(number(&value), HANDLES as u64 * EACH);
+    }
+}
+
+/// A transaction joins the deletions of neighbouring trees, and the owner refused the joined one.
+#[test]
+fn transaction_of_member_clears_neighbouring_trees() {
+    let dir = tempfile::tempdir().unwrap();
+    let (owner, member) = (open(dir.path()), open(dir.path()));
+    let multi = member.multi_tree("0").unwrap();
+    let trees = ["1", "2", "3", "kept"].map(|name| member.tree(name).unwrap());
+    for _ in 0..2 {
+        trees.iter().for_each(|tree| _ = tree.put("k", "v").unwrap());
+        multi.add("k", "v").unwrap();
+        member
+            .update(|tx| {
+                tx.multi_tree(&multi.in_transaction(tx)?).delete_range(..)?;
+                trees[..3].iter().try_for_each(|tree| tx.delete_range(&tree.in_transaction(tx)?, ..))
+            })
+            .unwrap();
+        owner.refresh().unwrap();
+        assert_eq!(trees.each_ref().map(|tree| tree.count(..).unwrap()), [0, 0, 0, 1]);
+        assert_eq!(multi.count(..).unwrap(), 0);
     }
 }
 

@@ -3,6 +3,9 @@
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "processes, and journals outside of the database")]
 
+mod exclusive;
 mod handles;
 mod history;
+mod multi;
 mod processes;
+mod streams;

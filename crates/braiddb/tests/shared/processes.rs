@@ -1,4 +1,5 @@
-//! Eight processes share a database, and the owner is killed again and again.
+//! Eight processes share a database, and the owner is killed again and again, and now and
+//! then another process.
 //!
 //! Each process writes a journal: a line before each call and a line after it. In the end the
 //! database must have each acknowledged call exactly once, and each other call at most once. The
@@ -46,7 +47,8 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().unwrap())
 }
 
-/// The calls of a child: `put`, `add`, `transfer`, `register` or `group`, each with a number.
+/// The calls of a child: `put`, `add`, `transfer`, `solo`, `stream`, `register`
+/// or `group`, each with a number.
 struct Journal {
     file: File,
     slowest: Duration,
@@ -161,6 +163,16 @@ fn child() {
             assert_eq!(sum, added, "the acknowledged additions after add {n}");
         }
         journal.run("transfer", n, || transfer(&db, &bank, &name, n, durability));
+        if n % 4 == 0 {
+            journal.run("solo", n, || count_alone(&db, &bank, &name));
+        }
+        if n % 16 == 8 {
+            let key = format!("stream {name}");
+            let written = journal.run("stream", n, || put_long(&db, &lists, &key, n));
+            if written == Outcome::Done {
+                assert_eq!(lists.get(&key).unwrap().unwrap(), long(n), "the stream {n} after its acknowledgement");
+            }
+        }
         journal.run("register", n, || history::transact(&db, &registers, &tries, &name, n, &mut seen));
         if n % 8 == 0 {
             check_bank(&db, &bank);
@@ -191,6 +203,32 @@ fn transfer(db: &SharedDb, bank: &SharedTree, name: &str, n: u64, durability: Du
     })
 }
 
+/// A value of several parts.
+fn long(n: u64) -> Vec<u8> {
+    n.to_le_bytes().repeat(80_000)
+}
+
+/// Puts a long value as a stream, alone or in a transaction.
+fn put_long(db: &SharedDb, lists: &SharedTree, key: &str, n: u64) -> braiddb::Result<()> {
+    if n % 32 == 8 {
+        return lists.put_stream(key, &*long(n)).map(drop);
+    }
+    let tx = db.begin()?;
+    tx.put_stream(lists, key, &*long(n))?;
+    tx.commit().map(drop)
+}
+
+/// Counts a call in an exclusive transaction, which ends with its owner.
+fn count_alone(db: &SharedDb, bank: &SharedTree, name: &str) -> braiddb::Result<()> {
+    let tx = db.begin_exclusive()?;
+    let bank = bank.in_transaction(&tx)?;
+    for counter in [format!("solos of {name}"), "solos".to_owned()] {
+        let count = tx.get(&bank, &counter)?.map_or(0, |value| number(&value));
+        tx.put(&bank, &counter, (count + 1).to_le_bytes())?;
+    }
+    tx.commit().map(drop)
+}
+
 fn check_bank(db: &SharedDb, bank: &SharedTree) {
     let Ok(snapshot) = db.snapshot() else { return };
     let bank = bank.in_snapshot(&snapshot).unwrap();
@@ -216,12 +254,24 @@ impl Family {
         self.children.push(child.unwrap());
     }
 
+    /// Kills a member, perhaps within an exclusive transaction.
+    fn kill_member(&mut self) {
+        let owner = self.owner();
+        let Some(at) = self.children.iter().position(|child| Some(child.id()) != owner) else { return };
+        let mut child = self.children.remove(at);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        self.spawn();
+    }
+
+    fn owner(&self) -> Option<u32> {
+        let lock = fs::read_to_string(self.place.join("db/LOCK")).unwrap_or_default();
+        lock.strip_prefix("process ").and_then(|id| id.trim().parse().ok())
+    }
+
     /// Kills the owner, which the lock file names. Returns false if there is none now.
     fn kill_owner(&mut self) -> bool {
-        let lock = fs::read_to_string(self.place.join("db/LOCK")).unwrap_or_default();
-        let Some(owner) = lock.strip_prefix("process ").and_then(|id| id.trim().parse::<u32>().ok()) else {
-            return false;
-        };
+        let Some(owner) = self.owner() else { return false };
         let Some(at) = self.children.iter().position(|child| child.id() == owner) else { return false };
         let mut child = self.children.swap_remove(at);
         let is_alive = child.try_wait().unwrap();
@@ -275,6 +325,16 @@ fn check_calls(name: &str, kind: &str, calls: &Calls, found: &BTreeSet<u64>) {
     assert!(refused.is_empty(), "{name}: {kind} {refused:?} are there, but were refused or never called");
 }
 
+/// Checks that a key which one process overwrites has its last acknowledged value, or that of a later
+/// call of unknown outcome.
+fn check_last(name: &str, calls: &Calls, found: Option<&[u8]>) {
+    let n = found.map(|value| number(&value[..8]));
+    assert!(found.is_none_or(|value| value == long(number(&value[..8]))), "{name}: a stream has parts of several");
+    assert!(n >= calls.done.last().copied(), "{name} lost the stream after {n:?}");
+    let is_called = n.is_none_or(|n| calls.done.contains(&n) || calls.unknown.contains(&n));
+    assert!(is_called, "{name}: the stream {n:?} was refused or never called");
+}
+
 /// Kills the owner every fraction of a second. Returns the number of kills.
 fn kill_owners(family: &mut Family, seconds: u64) -> u32 {
     let began = Instant::now();
@@ -287,6 +347,9 @@ fn kill_owners(family: &mut Family, seconds: u64) -> u32 {
         if family.kill_owner() {
             kills += 1;
             family.spawn();
+            if kills.is_multiple_of(3) {
+                family.kill_member();
+            }
         }
     }
     kills
@@ -304,7 +367,7 @@ fn acknowledged_calls_survive_kills_of_the_owner_exactly_once() {
         let status = child.wait().unwrap();
         assert!(status.success(), "a child ended with {status}");
     }
-    let (mut done, mut unknown) = (0, 0);
+    let (mut done, mut unknown, mut solos) = (0, 0, 0);
     let db = Builder::new().open(dir.path().join("db")).unwrap();
     let [lists, sums, bank, registers] = ["lists", "sums", "bank", "registers"].map(|tree| db.tree(tree).unwrap());
     let mut history = History::default();
@@ -320,13 +383,16 @@ fn acknowledged_calls_survive_kills_of_the_owner_exactly_once() {
             match kind {
                 "put" => check_calls(&name, kind, &calls, &listed(format!("put {name}/"))),
                 "group" => check_calls(&name, kind, &calls, &listed(format!("group {name}/"))),
+                "stream" => check_last(&name, &calls, lists.get(format!("stream {name}")).unwrap().as_deref()),
                 "register" => check_calls(&name, kind, &calls, &history::calls_of(&registers, &name)),
                 _ => {
                     let counted = match kind {
                         "add" => sums.get(&name).unwrap(),
+                        "solo" => bank.get(format!("solos of {name}")).unwrap(),
                         _ => bank.get(format!("transfers of {name}")).unwrap(),
                     };
                     let counted = counted.map_or(0, |value| number(&value));
+                    solos += if kind == "solo" { counted } else { 0 };
                     assert!(range.contains(&counted), "{name} {kind}: {counted} applied, {range:?} expected");
                 }
             }
@@ -336,6 +402,8 @@ fn acknowledged_calls_survive_kills_of_the_owner_exactly_once() {
     }
     let balance = |account: u64| bank.get(account.to_be_bytes()).unwrap().map_or(START_BALANCE, |value| number(&value));
     assert_eq!((0..ACCOUNTS).map(balance).sum::<u64>(), ACCOUNTS * START_BALANCE);
+    let counted = bank.get("solos").unwrap().map_or(0, |value| number(&value));
+    assert_eq!(counted, solos, "each process counted its exclusive transactions, and all of them together");
     let transactions = history.check(&registers);
     let slowest = (1..=family.born).filter_map(|born| {
         let text = fs::read_to_string(dir.path().join(format!("slowest-p{born:04}"))).ok()?;

@@ -144,8 +144,11 @@ impl BlobStore {
     }
 
     /// Marks these files as pending once more, or none of them and returns false if one is unknown.
-    /// The caller must [`settle`](Self::settle) them later.
+    /// The caller must [`settle`](Self::settle) them later. A store beside a writer removes no file.
     pub fn pin(&self, numbers: &BTreeSet<FileNumber>) -> bool {
+        if self.writer.is_none() {
+            return true;
+        }
         let mut files = self.files.lock();
         let are_known = numbers.iter().all(|number| files.uses.contains_key(number));
         if are_known {

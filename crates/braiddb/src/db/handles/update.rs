@@ -5,7 +5,10 @@ use crate::{
     base::{Error, Result, SequenceNumber},
     db::{
         engine::settings::Durability,
-        write::update_scope::{UpdateScope, check_not_nested},
+        write::{
+            conflict_window::waiting_until,
+            update_scope::{UpdateScope, check_not_nested},
+        },
     },
 };
 use std::any::Any;
@@ -95,16 +98,17 @@ impl Db {
         durability: Durability,
         work: impl FnMut(&Transaction) -> std::result::Result<R, E>,
     ) -> std::result::Result<(R, SequenceNumber), E> {
-        self.update_while(durability, |retries| retries < RETRIES_MAX, || Ok(()), work)
+        self.update_while(durability, |retries| retries < RETRIES_MAX, || Ok(u64::MAX), work)
     }
 
     /// Runs [`Db::try_update_with`], but repeats a conflict while `may_retry` allows it, instead of
-    /// 1000 times. `before_commit` runs before each commit, and its error ends the call.
+    /// 1000 times. `before_commit` runs before each commit, and its error ends the call. It returns
+    /// the time until which the commit waits for an exclusive transaction.
     pub(crate) fn update_while<R, E: From<Error> + 'static>(
         &self,
         durability: Durability,
         mut may_retry: impl FnMut(u32) -> bool,
-        before_commit: impl Fn() -> Result<()>,
+        before_commit: impl Fn() -> Result<u64>,
         mut work: impl FnMut(&Transaction) -> std::result::Result<R, E>,
     ) -> std::result::Result<(R, SequenceNumber), E> {
         check_not_nested(self.engine())?;
@@ -115,7 +119,9 @@ impl Db {
             let worked = work(&transaction);
             drop(scope);
             let (error, retry) = match worked {
-                Ok(result) => match before_commit().and_then(|()| transaction.commit_with(durability)) {
+                Ok(result) => match before_commit()
+                    .and_then(|ends_ns| waiting_until(ends_ns, || transaction.commit_with(durability)))
+                {
                     Ok(sequence) => return Ok((result, sequence)),
                     Err(e) => {
                         let retry = Retry::after(&e);

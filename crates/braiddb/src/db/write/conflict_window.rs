@@ -29,11 +29,32 @@ use crate::{
 };
 use parking_lot::MutexGuard;
 use std::{
+    cell::Cell,
     slice,
     sync::{Arc, atomic::Ordering},
     thread,
     time::Duration,
 };
+
+std::thread_local! {
+    /// Time at which this thread's waits for exclusive transactions end.
+    static WAITS_END_NS: Cell<u64> = const { Cell::new(u64::MAX) };
+}
+
+/// Runs `work`, whose waits for exclusive transactions also end at `ends_ns`. They are all in this
+/// thread: INVARIANT X1.
+pub fn waiting_until<R>(ends_ns: u64, work: impl FnOnce() -> R) -> R {
+    struct Before(u64);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            WAITS_END_NS.set(self.0);
+        }
+    }
+    let before = WAITS_END_NS.get();
+    let _before = Before(before);
+    WAITS_END_NS.set(ends_ns.min(before));
+    work()
+}
 
 #[derive(Debug)]
 pub struct ConflictWindowGuard(Arc<Engine>);
@@ -125,7 +146,7 @@ pub fn await_no_exclusive(engine: &Engine) -> Result<MutexGuard<'_, WriteState>>
 }
 
 /// Waits once, until an exclusive transaction ends or expires. Fails after `exclusive_wait_ns`
-/// in all.
+/// in all, or at the end of [`waiting_until`].
 fn await_exclusive(engine: &Engine, write: &mut MutexGuard<'_, WriteState>, since_ns: &mut Option<u64>) -> Result<()> {
     engine.health.check_writable()?;
     let now_ns = engine.now_ns();
@@ -133,6 +154,7 @@ fn await_exclusive(engine: &Engine, write: &mut MutexGuard<'_, WriteState>, sinc
     let waited_ns = now_ns.saturating_sub(*since_ns.get_or_insert(now_ns));
     let Some(owner) = &write.exclusive else { return Ok(()) };
     let left_ns = engine.settings.exclusive_wait_ns.saturating_sub(waited_ns);
+    let left_ns = left_ns.min(WAITS_END_NS.get().saturating_sub(now_ns));
     let expires_ns = engine.settings.reader_age_max_ns.saturating_sub(now_ns.saturating_sub(owner.began_ns));
     if expires_ns == 0 {
         end_exclusive(engine, write);

@@ -145,7 +145,7 @@ fn write_sent_to_an_owner_that_is_gone_is_unknown_after_a_close() {
     core.set_role(Role::Member);
     let queues = WriteQueues::default();
     let outcome = thread::scope(|scope| {
-        let write = scope.spawn(|| queues.write(&core, put(2, b"k", b"v"), Durability::Buffered));
+        let write = scope.spawn(|| queues.write(&core, put(2, b"k", b"v"), Durability::Buffered, core.deadline()));
         thread::sleep(Duration::from_millis(100));
         // The owner ends, and this process closes its handle.
         core.set_role(Role::Closed);

@@ -14,6 +14,7 @@ use crate::{
     shared::{
         core::Core,
         election,
+        held::Held,
         message::SessionId,
         owner::{Owner, Unserved, Wanted},
     },
@@ -42,7 +43,7 @@ fn own(settings: &Settings) -> Owner {
 fn commit(owner: &Owner, session: SessionId, number: u64) {
     let tree = owner.db().tree("t").unwrap().id().0;
     let claim = owner.claim(session).unwrap();
-    owner.commit(&claim, wanted(number, put(tree, b"k", b"v"))).unwrap();
+    owner.commit(&claim, &mut Held::default(), wanted(number, put(tree, b"k", b"v"))).unwrap();
     owner.release(&claim, false);
 }
 
@@ -86,11 +87,11 @@ fn goodbye_of_ended_session_removes_its_record() {
     let owner = own(&settings(&mem()));
     commit(&owner, [1; 16], 1);
     let claim = owner.claim([1; 16]).unwrap();
-    let refused = owner.commit(&claim, wanted(1, Vec::new()));
+    let refused = owner.commit(&claim, &mut Held::default(), wanted(1, Vec::new()));
     assert!(refused.is_ok(), "it was applied before");
     let earlier = claim;
     let claim = owner.claim([1; 16]).unwrap();
-    assert!(matches!(owner.commit(&earlier, wanted(2, Vec::new())), Err(Unserved::Superseded)));
+    assert!(matches!(owner.commit(&earlier, &mut Held::default(), wanted(2, Vec::new())), Err(Unserved::Superseded)));
     owner.release(&earlier, true);
     assert_eq!(owner.record_count(), 1, "the session has a later connection");
     owner.release(&claim, true);
@@ -118,8 +119,18 @@ fn each_request_of_group_has_its_own_outcome() {
         let value = round.to_le_bytes();
         let commits = [
             ForwardedCommit { batches: put(id, b"blind", &value), ..ForwardedCommit::default() },
-            ForwardedCommit { snapshot, reads: reads(b"read"), batches: put(id, b"stale", &value) },
-            ForwardedCommit { snapshot, reads: reads(b"other"), batches: put(id, b"sound", &value) },
+            ForwardedCommit {
+                snapshot,
+                reads: reads(b"read"),
+                batches: put(id, b"stale", &value),
+                ..ForwardedCommit::default()
+            },
+            ForwardedCommit {
+                snapshot,
+                reads: reads(b"other"),
+                batches: put(id, b"sound", &value),
+                ..ForwardedCommit::default()
+            },
             ForwardedCommit { batches: put(77, b"k", &value), ..ForwardedCommit::default() },
             ForwardedCommit { batches: vec![255; 9], ..ForwardedCommit::default() },
         ];
@@ -131,7 +142,7 @@ fn each_request_of_group_has_its_own_outcome() {
                     let claim = owner.claim([session as u8 + 1; 16]).unwrap();
                     all.wait();
                     let wanted = Wanted { commit, ..wanted(round, Vec::new()) };
-                    let done = owner.commit(&claim, wanted);
+                    let done = owner.commit(&claim, &mut Held::default(), wanted);
                     owner.release(&claim, false);
                     done
                 })
@@ -224,12 +235,12 @@ fn commit_does_not_begin_after_its_end() {
     let tree = owner.db().tree("t").unwrap();
     let claim = owner.claim([1; 16]).unwrap();
     let late = Wanted { ends_ns: 1, ..wanted(1, put(tree.id().0, b"k", b"late")) };
-    let refused = owner.commit(&claim, late);
+    let refused = owner.commit(&claim, &mut Held::default(), late);
     assert!(matches!(refused, Err(Unserved::Refused(Error::NoOwner { .. }))), "{refused:?}");
     assert_eq!(tree.get("k").unwrap(), None);
-    owner.commit(&claim, wanted(1, put(tree.id().0, b"k", b"v"))).unwrap();
+    owner.commit(&claim, &mut Held::default(), wanted(1, put(tree.id().0, b"k", b"v"))).unwrap();
     let again = Wanted { ends_ns: 0, ..wanted(1, Vec::new()) };
-    owner.commit(&claim, again).expect("the outcome of what was applied is told at any time");
+    owner.commit(&claim, &mut Held::default(), again).expect("the outcome of what was applied is told at any time");
     owner.release(&claim, true);
     owner.db().close_refused().unwrap();
 }
@@ -253,7 +264,7 @@ fn close_of_owner_ends_the_waits_for_memory() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let claim = owner.claim([1; 16]).unwrap();
-            owner.commit(&claim, wanted(1, put(tree.id().0, b"k", b"v")))
+            owner.commit(&claim, &mut Held::default(), wanted(1, put(tree.id().0, b"k", b"v")))
         });
         thread::sleep(Duration::from_millis(200));
         assert!(!waiting.is_finished(), "there is no room");

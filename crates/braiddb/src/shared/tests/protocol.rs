@@ -2,9 +2,9 @@
 
 use super::{open, put, reply};
 use crate::{
-    base::{Error, NoSpace, ReaderKind},
+    base::{EntryKind, Error, NoSpace, ReaderKind, TreeId},
     codec::Compression,
-    db::{Durability, ForwardedCommit, TreeCodec, TreeOptions},
+    db::{Durability, ForwardedCommit, Placed, TreeCodec, TreeOptions},
     platform::LocalStream,
     shared::{
         frame::{self, FrameError, FrameReader, PAYLOAD_BYTES_MAX},
@@ -22,7 +22,7 @@ fn requests() -> Vec<Request> {
     let mut reads = ReadSet::default();
     reads.add_key(b"\0\0\0\x02key");
     reads.add_range(b"\0\0\0\x02a", b"\0\0\0\x02b");
-    let commit = ForwardedCommit { snapshot: 300, reads, batches: put(2, b"k", b"v") };
+    let commit = ForwardedCommit { snapshot: 300, reads, batches: put(2, b"k", b"v"), is_exclusive: true };
     let options = TreeOptions {
         compression: Some(Compression::Lz4),
         blob_threshold: Some(0),
@@ -38,6 +38,11 @@ fn requests() -> Vec<Request> {
         Request::Function { name: "add".to_owned() },
         Request::Sync,
         Request::Goodbye,
+        Request::Begin { left_us: 5_000_000 },
+        Request::End,
+        Request::Stream { tree: TreeId(7), key: b"film".to_vec() },
+        Request::Part(vec![8; 300]),
+        Request::EndStream,
     ]
 }
 
@@ -70,7 +75,8 @@ fn replies() -> Vec<Reply> {
         Error::OutcomeUnknown { reason: "q".to_owned() },
         Error::Locked { path, owner: "r".to_owned() },
     ];
-    let done = [Reply::Done { sequence: 300, incarnation: 1 << 60 }, Reply::Again];
+    let placed = Placed { kind: EntryKind::Stream, value: vec![3; 40], len: 1 << 30 };
+    let done = [Reply::Done { sequence: 300, incarnation: 1 << 60 }, Reply::Again, Reply::Placed(placed)];
     errors.into_iter().map(Reply::Refused).chain(done).collect()
 }
 
@@ -217,6 +223,9 @@ fn owner_survives_malformed_bytes() {
     let mut operands = put(2, b"k", &[255; 3]);
     operands[1] = 4;
     let batches = [blob, expiring, operands, put(0, b"ix", b"x"), put(77, b"k", b"v"), vec![255; 9], vec![9]];
+    // In a multi-tree: a key that is no pair, and a value.
+    let multi = db.multi_tree("m").unwrap().in_state(&db.state().unwrap()).unwrap().id().0;
+    let pairs = [put(multi, b"no pair", b""), put(multi, b"key\0\x01value", b"v")];
     let mut sent = vec![
         vec![b'x'; 5000],
         vec![0; 12],
@@ -225,7 +234,14 @@ fn owner_survives_malformed_bytes() {
         [hello(NO_SESSION), commit(put(2, b"k", b"v"))].concat(),
         [hello([1; 16]), hello([1; 16])].concat(),
     ];
-    sent.extend(batches.map(|batch| [hello([2; 16]), commit(batch)].concat()));
+    sent.extend(batches.into_iter().chain(pairs).map(|batch| [hello([2; 16]), commit(batch)].concat()));
+    // Parts of no stream, streams of a multi-tree and of no tree, and what needs a session.
+    let begin = |tree| Request::Stream { tree: TreeId(tree), key: b"k".to_vec() };
+    let [hello, of_none] = [hello([3; 16]), hello(NO_SESSION)];
+    for request in [Request::Part(vec![1]), Request::EndStream, begin(multi), begin(77), begin(0)] {
+        sent.push([hello.clone(), request.frame().unwrap()].concat());
+    }
+    sent.extend([begin(2), Request::Begin { left_us: 1 }].map(|r| [of_none.clone(), r.frame().unwrap()].concat()));
     for (at, bytes) in sent.iter().enumerate() {
         let stream = LocalStream::connect(dir.path(), Duration::from_millis(20)).unwrap();
         (&stream).write_all(bytes).unwrap();

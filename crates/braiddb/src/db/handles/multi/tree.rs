@@ -210,6 +210,10 @@ impl MultiTree {
         &self.state
     }
 
+    pub(crate) fn id(&self) -> TreeId {
+        self.state.id
+    }
+
     pub(in crate::db) fn db(&self) -> &Db {
         &self.db
     }

@@ -192,6 +192,13 @@ impl StreamWriter {
         Ok(PendingStream { tree, key, placed, expires_us, pending: Arc::new(pending) })
     }
 
+    /// Ends the value, without an expiry time. Also returns its internal key.
+    pub(in crate::db) fn into_placed(self) -> Result<(KeyBuf, Placed, PendingBlobs)> {
+        let key = KeyBuf::of(self.tree.state(), &self.key)?;
+        let (placed, pending) = self.pieces.finish()?;
+        Ok((key, placed, pending))
+    }
+
     pub(in crate::db) fn into_pieces(self) -> PieceWriter {
         self.pieces
     }

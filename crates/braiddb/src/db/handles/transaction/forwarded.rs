@@ -5,7 +5,7 @@
 //! validate the reads, and a transaction that is older than the window gets a conflict. An
 //! [`OpenWindow`] keeps the window open.
 
-use super::handle::Transaction;
+use super::{forwarded_streams::ForwardedStream, handle::Transaction};
 use crate::{
     base::{Content, EntryKind, Error, Result, SequenceNumber, TreeId, split_internal_key},
     codec::Operands,
@@ -18,14 +18,17 @@ use crate::{
             settings::Durability,
         },
         handles::{
-            batch::{Batch, commit},
+            batch::{Batch, timed},
             database::Db,
+            multi::tree::split,
             snapshot::Snapshot,
+            streams::writer::commit_streams,
             tree::Tree,
         },
         write::{
             backpressure,
-            conflict_window::ConflictWindowGuard,
+            conflict_window::{ConflictWindowGuard, Exclusive, waiting_until},
+            pending_blobs::PendingBlobs,
             pipeline::{self, CommitCondition},
         },
     },
@@ -41,6 +44,19 @@ pub struct ForwardedCommit {
     pub reads: ReadSet,
     /// Prepared batches, one after the other, as in the log.
     pub batches: Vec<u8>,
+    /// Needs the exclusive right instead of a check of its reads, which it has none of.
+    pub is_exclusive: bool,
+}
+
+/// The right to commit while all other commits wait, for a transaction of another process.
+#[derive(Debug)]
+pub struct ExclusiveRight(Exclusive);
+
+/// What the applying process keeps for a commit of the preparing one.
+#[derive(Debug, Default)]
+pub struct Kept {
+    pub right: Option<ExclusiveRight>,
+    pub streams: Vec<ForwardedStream>,
 }
 
 /// Keeps the conflict window of a database open.
@@ -51,6 +67,7 @@ impl Transaction {
     /// Takes the transaction apart. `None` if it writes nothing.
     pub(crate) fn into_forwarded(self) -> Result<Option<ForwardedCommit>> {
         self.check_complete()?;
+        let is_exclusive = self.reads().is_none();
         let Transaction { hold, reads, writes, .. } = self;
         let writes = writes.into_inner();
         if writes.is_empty() {
@@ -60,7 +77,7 @@ impl Transaction {
         let mut reads = reads.into_inner();
         reads.seal();
         let batches = writes.into_batch().prepare()?.bytes().to_vec();
-        Ok(Some(ForwardedCommit { snapshot: hold.sequence(), reads, batches }))
+        Ok(Some(ForwardedCommit { snapshot: hold.sequence(), reads, batches, is_exclusive }))
     }
 }
 
@@ -103,6 +120,21 @@ impl Db {
         backpressure::await_room(self.engine(), ends_ns, is_ending)
     }
 
+    /// Begins a transaction whose exclusive right another process has.
+    pub(crate) fn begin_with_right_elsewhere(&self) -> Result<Transaction> {
+        Transaction::with_right_elsewhere(self)
+    }
+
+    /// Waits for the exclusive right, as [`Db::begin_exclusive`] does.
+    pub(crate) fn exclusive_right(&self) -> Result<ExclusiveRight> {
+        Exclusive::new(self.engine()).map(ExclusiveRight)
+    }
+
+    /// Runs `work`, whose waits for exclusive transactions end at `ends_ns`.
+    pub(crate) fn waiting_until<R>(&self, ends_ns: u64, work: impl FnOnce(&Db) -> R) -> R {
+        waiting_until(ends_ns, || work(self))
+    }
+
     /// Refuses [`Db::close`] from now on.
     pub(crate) fn refuse_close(&self) {
         self.shared.refuse_close();
@@ -129,8 +161,8 @@ impl Db {
         pipeline::before_refused(engine, engine.readers.snapshots.visible())
     }
 
-    /// Commits the writes if no later commit has changed the reads. Also puts `record`, a session
-    /// and its record, in the same commit.
+    /// Commits the writes if no later commit has changed the reads, or with an exclusive right. Also
+    /// puts `record`, a session and its record, in the same commit.
     ///
     /// Fails with `InvalidArgument` if the bytes are not batches of user writes.
     pub(crate) fn commit_forwarded(
@@ -138,27 +170,57 @@ impl Db {
         forwarded: ForwardedCommit,
         record: Option<(&[u8], &[u8])>,
         durability: Durability,
+        kept: Kept,
     ) -> Result<SequenceNumber> {
-        let mut checked = Checked { engine: self.engine(), raw: RawBatch::default(), trees: Vec::new(), error: None };
+        let Kept { right, streams } = kept;
+        let mut checked = Checked::new(self.engine(), &streams);
         if let Some((session, record)) = record {
             // Before the keys of all trees, so the batch is in order unless it deletes ranges.
             checked.raw.push(EntryKind::Value, &[&TreeId::CATALOG.first_key(), &[SESSION_TAG], session], record);
         }
         let decoded = decode_group(&forwarded.batches, |_, operation| checked.add(operation));
-        let Checked { raw, mut trees, error, .. } = checked;
+        let Checked { raw, mut trees, pending, error, .. } = checked;
         if let Some(e) = error.or_else(|| decoded.is_none().then(|| malformed("the batches end early"))) {
             return Err(e);
         }
         trees.sort_unstable_by_key(|tree| tree.id.0);
+        if forwarded.is_exclusive {
+            return self.commit_with_right(right, raw, &trees, durability, &pending);
+        }
         let condition = match forwarded.reads.is_empty() {
             true => CommitCondition::None,
             false => CommitCondition::Unchanged(Box::new(Check::new(forwarded.reads, forwarded.snapshot, None))),
         };
-        let committed = commit(self, raw, &trees, durability, condition);
+        let committed =
+            timed(self.engine(), |timer| commit_streams(self, timer, raw, &trees, durability, condition, &pending));
         if committed.as_ref().is_err_and(Error::is_conflict) {
             self.engine().counters.note_conflict();
         }
         committed
+    }
+
+    fn commit_with_right(
+        &self,
+        right: Option<ExclusiveRight>,
+        raw: RawBatch,
+        trees: &[Arc<TreeState>],
+        durability: Durability,
+        pending: &[Arc<PendingBlobs>],
+    ) -> Result<SequenceNumber> {
+        let right = right.ok_or_else(|| Error::conflict("the owner in which it was the only writer has ended"))?;
+        // Once applied, the only possible error is an unknown outcome, so keep the database open.
+        let _inside = self.engine().health.enter_past_closing()?;
+        let condition = CommitCondition::Exclusive(right.0.ticket());
+        let sequence = timed(self.engine(), |timer| {
+            pending.iter().try_for_each(|stream| stream.make_ready(timer, durability))?;
+            commit_streams(self, timer, raw, trees, durability.of_catalog(), condition, pending)
+        })?;
+        // Let other commits proceed during the sync.
+        drop(right);
+        if let Some(wal) = self.engine().log.wal.as_ref().filter(|_| durability == Durability::Sync) {
+            pipeline::sync_to(self.engine(), wal.end_lsn())?;
+        }
+        Ok(sequence)
     }
 }
 
@@ -167,31 +229,73 @@ struct Checked<'a> {
     engine: &'a Engine,
     raw: RawBatch,
     trees: Vec<Arc<TreeState>>,
+    streams: &'a [ForwardedStream],
+    /// Of the streams that the commit refers to.
+    pending: Vec<Arc<PendingBlobs>>,
     error: Option<Error>,
 }
 
-impl Checked<'_> {
+impl<'a> Checked<'a> {
+    fn new(engine: &'a Engine, streams: &'a [ForwardedStream]) -> Checked<'a> {
+        Checked { engine, raw: RawBatch::default(), trees: Vec::new(), streams, pending: Vec::new(), error: None }
+    }
+
     fn add(&mut self, operation: Operation<'_>) {
-        if self.error.is_none() {
+        if self.error.is_none() && operation.kind == EntryKind::RangeDelete {
+            self.error = self.add_range(operation.key, operation.value).err();
+        } else if self.error.is_none() {
             self.error = self.check(operation).err();
             self.raw.push(operation.kind, &[operation.key], operation.value);
         }
     }
 
-    fn check(&mut self, Operation { kind, key, value }: Operation<'_>) -> Result<()> {
-        let Some((id, user_key)) = split_internal_key(key) else { return Err(malformed("a key without a tree")) };
-        // The decoder checks the length of the pairs of multi-trees.
+    /// Adds the deletion of a range. A transaction joins those of neighbouring trees.
+    fn add_range(&mut self, start: &[u8], end: &[u8]) -> Result<()> {
+        let Some((mut id, user_key)) = split_internal_key(start) else { return Err(malformed("a key without a tree")) };
         if !self.touch(id)? {
             check_key(user_key)?;
         }
+        let mut start = start.to_vec();
+        while let Some(next) = id.end_key().filter(|next| end > next.as_slice()) {
+            self.raw.push(EntryKind::RangeDelete, &[&start], &next);
+            id = TreeId(id.0 + 1);
+            self.touch(id)?;
+            start = next.to_vec();
+        }
+        if start.as_slice() >= end {
+            return Err(malformed("a range that ends before it begins"));
+        }
+        self.raw.push(EntryKind::RangeDelete, &[&start], end);
+        Ok(())
+    }
+
+    fn check(&mut self, Operation { kind, key, value }: Operation<'_>) -> Result<()> {
+        let Some((id, user_key)) = split_internal_key(key) else { return Err(malformed("a key without a tree")) };
+        if self.touch(id)? {
+            return check_pair(user_key, kind, value);
+        }
+        check_key(user_key)?;
         let is_sound = match kind {
             EntryKind::Value | EntryKind::Tombstone => true,
-            EntryKind::Expiring => Content::of(kind, value).is_some_and(|content| content.kind == EntryKind::Value),
+            EntryKind::Expiring => match Content::of(kind, value) {
+                Some(content) if content.kind == EntryKind::Value => true,
+                Some(content) => return self.use_stream(key, content.kind, content.value),
+                None => false,
+            },
             EntryKind::Merge => return self.check_operands(value),
-            EntryKind::RangeDelete => key < value && is_end_in(id, value),
-            EntryKind::BlobRef | EntryKind::Stream => return Err(no_streams()),
+            EntryKind::RangeDelete => false,
+            EntryKind::BlobRef | EntryKind::Stream => return self.use_stream(key, kind, value),
         };
         if is_sound { Ok(()) } else { Err(malformed("an entry that no call makes")) }
+    }
+
+    /// Accepts an entry that the preparing process got for a stream.
+    fn use_stream(&mut self, key: &[u8], kind: EntryKind, value: &[u8]) -> Result<()> {
+        let found = self.streams.iter().find_map(|stream| stream.pending_of(key, kind, value));
+        let (len, pending) = found.ok_or_else(|| Error::conflict("the owner that has the stream has ended"))?;
+        self.raw.count_placed(len.saturating_sub(value.len() as u64));
+        self.pending.push(Arc::clone(pending));
+        Ok(())
     }
 
     fn check_operands(&self, value: &[u8]) -> Result<()> {
@@ -212,15 +316,15 @@ impl Checked<'_> {
     }
 }
 
-/// Returns whether the end of a deleted range is in the tree or at its end.
-fn is_end_in(tree: TreeId, end: &[u8]) -> bool {
-    end.starts_with(&tree.first_key()) || tree.end_key().is_some_and(|last| end == last)
+/// Checks an entry of a multi-tree, whose decoder checks the lengths of the key and the value.
+fn check_pair(pair: &[u8], kind: EntryKind, value: &[u8]) -> Result<()> {
+    let is_put = matches!(kind, EntryKind::Value | EntryKind::Tombstone);
+    if is_put && value.is_empty() && split(pair).is_some() {
+        return Ok(());
+    }
+    Err(malformed("an entry that no call makes in a multi-tree"))
 }
 
 fn malformed(detail: &str) -> Error {
     Error::InvalidArgument(format!("a forwarded commit is malformed: {detail}"))
-}
-
-fn no_streams() -> Error {
-    Error::InvalidArgument("a database shared by processes takes no streams: put the value whole".to_owned())
 }

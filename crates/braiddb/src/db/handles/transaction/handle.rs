@@ -47,8 +47,14 @@ use std::{
 
 #[derive(Debug)]
 enum Isolation {
-    Optimistic { _window_guard: ConflictWindowGuard },
-    Exclusive { right: Exclusive },
+    Optimistic {
+        _window_guard: ConflictWindowGuard,
+    },
+    Exclusive {
+        right: Exclusive,
+    },
+    /// Another process has the right, and commits: see `forwarded.rs`.
+    RightElsewhere,
 }
 
 /// Reads and writes that commit atomically and in isolation.
@@ -120,6 +126,11 @@ impl Transaction {
     pub(in crate::db) fn exclusive(db: &Db) -> Result<Transaction> {
         let right = Exclusive::new(db.engine())?;
         Ok(Transaction::new(db, Isolation::Exclusive { right }))
+    }
+
+    pub(super) fn with_right_elsewhere(db: &Db) -> Result<Transaction> {
+        db.engine().health.check_open()?;
+        Ok(Transaction::new(db, Isolation::RightElsewhere))
     }
 
     fn new(db: &Db, isolation: Isolation) -> Transaction {
@@ -556,6 +567,7 @@ impl Transaction {
                 }
                 Ok(sequence)
             }
+            Isolation::RightElsewhere => Err(Error::Closed),
         }
     }
 

@@ -3,6 +3,7 @@
 pub mod cursor;
 mod ends;
 pub mod forwarded;
+pub mod forwarded_streams;
 pub mod handle;
 pub mod iter;
 pub mod streams;

@@ -86,7 +86,7 @@ impl Transaction {
         self.write_placed(tree, &key, placed, pending)
     }
 
-    fn write_placed(&self, tree: &Tree, key: &KeyBuf, placed: Placed, pending: PendingBlobs) -> Result<()> {
+    pub(super) fn write_placed(&self, tree: &Tree, key: &KeyBuf, placed: Placed, pending: PendingBlobs) -> Result<()> {
         self.make_room(key.len() + placed.value.len())?;
         self.touch(tree.state());
         let written = match placed.kind {
