@@ -87,9 +87,9 @@ impl Db {
     }
 
     fn add_backup(&self, target: &dyn BackupTarget, options: BackupOptions) -> Result<BackupInfo> {
-        let _lock = target.lock()?;
+        let lock = target.lock()?;
         let inventory = Backups::new(target).sweep()?;
-        let id = inventory.next_id();
+        let id = lock.reserve(inventory.next_id())?;
         let work = Work { target, id, known: known_files(inventory, options) };
         let described = self.put_all(&work);
         if described.is_err() {
@@ -106,19 +106,22 @@ impl Db {
     fn put_all(&self, work: &Work<'_>) -> Result<Description> {
         work.target.put(&begun_name(work.id))?.finish()?;
         let description = self.image().and_then(|image| work.copy(&image))?;
-        let mut writer = work.target.put(&description_name(work.id))?;
-        writer.write(&description.encode(self.random_id()))?;
-        writer.finish()?;
+        work.target.publish(&description_name(work.id), &description.encode(self.random_id()))?;
         Ok(description)
     }
 }
 
 /// Removes a failed backup. After an error here the next backup does.
 fn remove_failed(target: &dyn BackupTarget, id: u64) {
-    // The description goes before the files that it names, the `begun` marker last.
-    let kinds = [ObjectKind::Description(id), ObjectKind::File(id), ObjectKind::Begun(id)];
-    let removed = target.list().and_then(|objects| {
+    // The description goes first. The list of the files is made afterwards: a next holder of the
+    // lock that still sees the description may use its files, and the list then fails.
+    let description = match target.delete(&description_name(id)) {
+        Err(Error::NotFound(_)) => Ok(()),
+        other => other,
+    };
+    let removed = description.and_then(|()| target.list()).and_then(|objects| {
         let of_kind = |kind| objects.iter().filter(move |object| ObjectKind::of(&object.name) == Some(kind));
+        let kinds = [ObjectKind::File(id), ObjectKind::Begun(id)];
         kinds.into_iter().flat_map(of_kind).try_for_each(|object| target.delete(&object.name))
     });
     if let Err(e) = removed {

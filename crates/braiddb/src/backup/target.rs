@@ -24,12 +24,21 @@ pub struct Object {
 pub trait BackupTarget: Send + Sync + Debug {
     /// Creates an object.
     fn put(&self, name: &str) -> Result<Box<dyn ObjectWriter>>;
+    /// Creates the object that makes a backup valid, with all its bytes. A target whose lock can
+    /// pass to another process while its holder is suspended must refuse if that happened since
+    /// [`lock`](Self::lock): the next holder may have deleted objects of the backup. By default a
+    /// plain [`put`](Self::put).
+    fn publish(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let mut writer = self.put(name)?;
+        writer.write(bytes)?;
+        writer.finish()
+    }
     /// Opens an object for reading; `NotFound` if it does not exist.
     fn get(&self, name: &str) -> Result<Box<dyn ObjectReader>>;
     /// Lists all objects in any order. Must include an object after [`ObjectWriter::finish`]
     /// returned, and omit it after its deletion returned.
     fn list(&self) -> Result<Vec<Object>>;
-    /// Deletes an object for good; `NotFound` if it does not exist.
+    /// Deletes an object for good. If it does not exist, returns `NotFound` or does nothing.
     fn delete(&self, name: &str) -> Result<()>;
     /// Keeps other processes from putting and deleting until the lock is dropped; `Locked` if it is
     /// held. A target without locks returns a boxed `()`; its owner then ensures one writer at a
@@ -40,7 +49,14 @@ pub trait BackupTarget: Send + Sync + Debug {
 }
 
 /// The lock of a target.
-pub trait TargetLock: Send + Debug {}
+pub trait TargetLock: Send + Debug {
+    /// Returns the id for a new backup, `at_least` or higher. A target whose lock can be lost to
+    /// another process must never return an id twice, even if no object of the id is left: late
+    /// deletions of a former holder would hit the new objects. By default `at_least`.
+    fn reserve(&self, at_least: u64) -> Result<u64> {
+        Ok(at_least)
+    }
+}
 
 impl TargetLock for () {}
 

@@ -1,0 +1,447 @@
+//! Two writers at one bucket: each backup that was acknowledged restores exactly, and no torn one
+//! is restored, at whatever request a writer is suspended and whatever fails.
+
+use crate::{
+    ObjectStoreTarget, TargetOptions,
+    faulty::{Bucket, Fault, Faulty, Moment},
+};
+use braiddb::{
+    Builder, Db, Error, Result, Tree,
+    backup::{BackupInfo, BackupTarget, Backups, Retention},
+    platform::{MemVfs, Runtime, SystemRuntime, UNIX_EPOCH},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::{Arc, Mutex},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+const PREFIX: &str = "backups/music";
+const HOUR_US: u64 = 3_600_000_000;
+
+/// A clock that is ahead, so that it finds the leases of others expired.
+#[derive(Debug)]
+struct Ahead(u64, SystemRuntime);
+
+impl Runtime for Ahead {
+    fn unix_time_us(&self) -> u64 {
+        self.1.unix_time_us() + self.0
+    }
+    fn monotonic_ns(&self) -> u64 {
+        self.1.monotonic_ns()
+    }
+    fn random_u64(&self) -> u64 {
+        self.1.random_u64()
+    }
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+        self.1.spawn(name, body)
+    }
+    fn sleep_us(&self, micros: u64) {
+        self.1.sleep_us(micros);
+    }
+    fn process_name(&self) -> String {
+        format!("process {} h ahead", self.0 / HOUR_US)
+    }
+}
+
+fn target(store: Arc<Faulty>, hours_ahead: u64) -> ObjectStoreTarget {
+    let runtime = Arc::new(Ahead(hours_ahead * HOUR_US, SystemRuntime::new()));
+    let options = TargetOptions::new()
+        .runtime(runtime)
+        .part_bytes(1 << 10)
+        .request_time(Duration::from_millis(40), Duration::from_secs(3));
+    ObjectStoreTarget::open(store, PREFIX, options).unwrap()
+}
+
+type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
+struct World {
+    db: Db,
+    tree: Tree,
+    /// The records after each backed up commit.
+    states: Mutex<BTreeMap<u64, Records>>,
+    round: Mutex<u64>,
+}
+
+impl World {
+    fn new() -> Arc<World> {
+        let db = Builder::new().vfs(Arc::new(MemVfs::new())).open("/music.db").unwrap();
+        let tree = db.tree("albums").unwrap();
+        Arc::new(World { db, tree, states: Mutex::default(), round: Mutex::new(0) })
+    }
+
+    /// Changes some records, and remembers the state.
+    fn change(&self) {
+        let mut round = self.round.lock().unwrap();
+        *round += 1;
+        for i in 0..40_u64 {
+            let value = format!("{} of round {}", i * *round, *round).repeat(9);
+            self.tree.put(format!("{:03}", (i * 7 + *round) % 101).as_bytes(), value.as_bytes()).unwrap();
+        }
+        self.states.lock().unwrap().insert(self.db.snapshot().sequence(), records(&self.tree));
+    }
+
+    fn backup(&self, target: &ObjectStoreTarget) -> Result<BackupInfo> {
+        self.db.backup(target)
+    }
+
+    fn check_restores(&self, target: &ObjectStoreTarget, id: u64, sequence: u64, context: &str) {
+        let vfs = Arc::new(MemVfs::new());
+        let builder = || Builder::new().vfs(vfs.clone());
+        builder().restore(target, Some(id), "/restored.db").unwrap_or_else(|e| panic!("{context}: backup {id}: {e}"));
+        let restored = builder().open("/restored.db").unwrap();
+        let found = records(&restored.open_tree("albums").unwrap());
+        assert!(self.states.lock().unwrap()[&sequence] == found, "{context}: backup {id} has other records");
+    }
+}
+
+fn records(tree: &Tree) -> Records {
+    tree.iter().map(|record| record.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
+}
+
+fn keep_one(target: &ObjectStoreTarget) -> Result<Vec<u64>> {
+    Backups::new(target).retain(Retention::new().keep(1), UNIX_EPOCH)
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Backup,
+    BackupTwice,
+    BackupAndKeepOne,
+    KeepOne,
+    KeepOneAndBackup,
+}
+
+const ACTIONS: [Action; 5] =
+    [Action::Backup, Action::BackupTwice, Action::BackupAndKeepOne, Action::KeepOne, Action::KeepOneAndBackup];
+
+/// Results that the calls returned.
+#[derive(Default)]
+struct Acknowledged {
+    made: BTreeMap<u64, u64>,
+    deleted: BTreeSet<u64>,
+    /// A retention failed, and may have deleted anything but the newest one.
+    is_unknown: bool,
+}
+
+fn act(world: &World, target: &ObjectStoreTarget, action: Action, acknowledged: &Mutex<Acknowledged>) {
+    let backup = || {
+        world.change();
+        if let Ok(info) = world.backup(target) {
+            let other = acknowledged.lock().unwrap().made.insert(info.id, info.sequence);
+            assert_eq!(other, None, "id {} was given twice", info.id);
+        }
+    };
+    let keep = || match keep_one(target) {
+        Ok(ids) => acknowledged.lock().unwrap().deleted.extend(ids),
+        Err(_) => acknowledged.lock().unwrap().is_unknown = true,
+    };
+    match action {
+        Action::Backup => backup(),
+        Action::BackupTwice => (backup(), backup()).0,
+        Action::BackupAndKeepOne => (backup(), keep()).0,
+        Action::KeepOne => keep(),
+        Action::KeepOneAndBackup => (keep(), backup()).0,
+    }
+}
+
+/// Checks that every visible backup is whole, that no acknowledged one is lost, and that the next
+/// process can go on.
+fn check(world: &World, bucket: &Arc<Bucket>, acknowledged: &Acknowledged, context: &str) {
+    let last = target(Faulty::faultless(bucket), 9);
+    for is_repaired in [false, true] {
+        if is_repaired {
+            world.change();
+            world.backup(&last).unwrap_or_else(|e| panic!("{context}: {e}"));
+            assert!(!bucket.names().iter().any(|name| name.ends_with(".begun")), "{context}");
+        }
+        let listed = Backups::new(&last).list().unwrap_or_else(|e| panic!("{context}: {e}"));
+        let report = Backups::new(&last).verify(None).unwrap();
+        assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
+        for info in &listed {
+            let wanted = acknowledged.made.get(&info.id).copied().unwrap_or(info.sequence);
+            assert_eq!(info.sequence, wanted, "{context}: backup {}", info.id);
+            world.check_restores(&last, info.id, info.sequence, context);
+        }
+        let newest = acknowledged.made.keys().max();
+        for id in acknowledged.made.keys().filter(|id| !acknowledged.deleted.contains(id)) {
+            let may_be_gone = acknowledged.is_unknown && Some(id) != newest;
+            assert!(may_be_gone || listed.iter().any(|info| info.id == *id), "{context}: backup {id} is lost");
+        }
+    }
+}
+
+struct Setup {
+    world: Arc<World>,
+    bucket: Arc<Bucket>,
+    made: BTreeMap<u64, u64>,
+}
+
+fn setup() -> Setup {
+    let (world, bucket) = (World::new(), Arc::new(Bucket::default()));
+    let first = target(Faulty::faultless(&bucket), 0);
+    let mut made = BTreeMap::new();
+    for _ in 0..2 {
+        world.change();
+        let info = world.backup(&first).unwrap();
+        made.insert(info.id, info.sequence);
+    }
+    Setup { world, bucket, made }
+}
+
+/// Suspends one process at a request, and lets another act, which finds the lease expired.
+fn run_suspended(setup: &Setup, first: Action, second: Action, request: u64, moment: Moment) -> u64 {
+    let context = format!("{first:?} suspended {moment:?} request {request} for {second:?}");
+    let bucket = setup.bucket.copy();
+    let acknowledged = Arc::new(Mutex::new(Acknowledged { made: setup.made.clone(), ..Acknowledged::default() }));
+    let store = Faulty::faultless(&bucket);
+    let (a, b) = (target(Arc::clone(&store), 0), target(Faulty::faultless(&bucket), 2));
+    let (world, results) = (Arc::clone(&setup.world), Arc::clone(&acknowledged));
+    store.stall(request, moment, move || act(&world, &b, second, &results));
+    act(&setup.world, &a, first, &acknowledged);
+    check(&setup.world, &bucket, &acknowledged.lock().unwrap(), &context);
+    store.requests()
+}
+
+fn run_all_suspensions(first: Action) {
+    let setup = setup();
+    let mut runs = 0;
+    for second in ACTIONS {
+        let (mut request, mut requests) = (0, 1);
+        while request < requests {
+            requests = requests.max(run_suspended(&setup, first, second, request, Moment::Before));
+            runs += 1;
+            request += 1;
+        }
+    }
+    assert!(runs > 50, "{runs} runs only");
+}
+
+#[test]
+fn backup_suspended_at_each_request_keeps_all_backups_whole() {
+    run_all_suspensions(Action::Backup);
+}
+
+#[test]
+fn retention_suspended_at_each_request_keeps_all_backups_whole() {
+    run_all_suspensions(Action::KeepOne);
+}
+
+#[test]
+fn backup_and_retention_suspended_at_each_request_keep_all_backups_whole() {
+    run_all_suspensions(Action::BackupAndKeepOne);
+}
+
+/// A generator of Steele, Lea and Flood (2014).
+fn mix(seed: u64) -> u64 {
+    let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn faults(seed: u64) -> impl Fn(u64) -> Fault + Send + Sync + 'static {
+    // From no fault to one in three requests.
+    let rate = mix(seed) % 33;
+    move |request| {
+        let draw = mix(seed ^ mix(request));
+        match draw % 100 {
+            roll if roll >= rate => Fault::None,
+            _ => [Fault::Refused, Fault::Refused, Fault::ReplyLost, Fault::ReplyLost, Fault::Late]
+                [(draw >> 32) as usize % 5],
+        }
+    }
+}
+
+#[test]
+fn two_writers_with_faults_keep_all_backups_whole() {
+    let volume: f64 = std::env::var("BRAIDDB_VOLUME").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    let first_seed: u64 = std::env::var("BRAIDDB_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let setup = setup();
+    for seed in first_seed..first_seed + (60.0 * volume).ceil() as u64 {
+        let pick = |salt: u64| ACTIONS[(mix(seed ^ (salt << 50)) % 5) as usize];
+        let (first, second) = (pick(1), pick(2));
+        let moment = if seed % 2 == 0 { Moment::Before } else { Moment::After };
+        let request = mix(seed ^ (3 << 50)) % 40;
+        let context = format!("BRAIDDB_SEED={seed}: {first:?}, {second:?} {moment:?} request {request}");
+        let bucket = setup.bucket.copy();
+        let acknowledged = Arc::new(Mutex::new(Acknowledged { made: setup.made.clone(), ..Acknowledged::default() }));
+        let store = Faulty::new(&bucket, faults(seed));
+        let (a, b) = (target(Arc::clone(&store), 0), target(Faulty::new(&bucket, faults(!seed)), 2));
+        let (world, results) = (Arc::clone(&setup.world), Arc::clone(&acknowledged));
+        store.stall(request, moment, move || act(&world, &b, second, &results));
+        act(&setup.world, &a, first, &acknowledged);
+        drop(a);
+        check(&setup.world, &bucket, &acknowledged.lock().unwrap(), &context);
+    }
+}
+
+fn plain(bucket: &Arc<Bucket>) -> ObjectStoreTarget {
+    target(Faulty::faultless(bucket), 0)
+}
+
+fn read_all(target: &ObjectStoreTarget, name: &str) -> Result<Vec<u8>> {
+    let (mut reader, mut all, mut buffer) = (target.get(name)?, Vec::new(), [0; 700]);
+    loop {
+        match reader.read(&mut buffer)? {
+            0 => return Ok(all),
+            read => all.extend_from_slice(&buffer[..read]),
+        }
+    }
+}
+
+#[test]
+fn objects_of_all_lengths_are_read_as_written() {
+    let bucket = Arc::new(Bucket::default());
+    let target = plain(&bucket);
+    for len in [0_usize, 1, 1023, 1024, 1025, 2048, 10_000] {
+        let bytes: Vec<u8> = (0..len).map(|i| (i * 31 % 251) as u8).collect();
+        let name = format!("{len}.run");
+        let mut writer = target.put(&name).unwrap();
+        bytes.chunks(333).for_each(|piece| writer.write(piece).unwrap());
+        assert_eq!(bucket.get(&format!("{PREFIX}/{name}")), None, "unfinished objects are not visible");
+        writer.finish().unwrap();
+        assert_eq!(read_all(&target, &name).unwrap(), bytes);
+        assert!(target.list().unwrap().iter().any(|object| object.name == name && object.len == len as u64));
+        target.delete(&name).unwrap();
+        assert!(read_all(&target, &name).unwrap_err().is_not_found());
+    }
+    assert_eq!(target.list().unwrap(), []);
+}
+
+#[test]
+fn lists_have_neither_other_prefixes_nor_the_lease_nor_placeholders() {
+    let bucket = Arc::new(Bucket::default());
+    let target = plain(&bucket);
+    let _lock = target.lock().unwrap();
+    let mut placeholder = b"braiddb placeholder\n".to_vec();
+    placeholder.extend_from_slice(&[7; 16]);
+    bucket.insert(&format!("{PREFIX}/000001.backup"), placeholder.clone());
+    bucket.insert(&format!("{PREFIX}/000002.backup"), vec![7; placeholder.len()]);
+    bucket.insert(&format!("{PREFIX}/below/000003.backup"), vec![7]);
+    bucket.insert("backups/musical/000004.backup", vec![7]);
+    bucket.insert("backups/000005.backup", vec![7]);
+    let names: Vec<String> = target.list().unwrap().into_iter().map(|object| object.name).collect();
+    assert_eq!(names, ["000002.backup"]);
+}
+
+#[test]
+fn lock_excludes_others_until_it_is_dropped_or_expires() {
+    let bucket = Arc::new(Bucket::default());
+    let (first, second, later) = (plain(&bucket), plain(&bucket), target(Faulty::faultless(&bucket), 1));
+    let lock = first.lock().unwrap();
+    for other in [&first, &second] {
+        let refused = other.lock().unwrap_err();
+        assert!(refused.is_locked() && refused.is_retryable(), "{refused}");
+    }
+    drop(lock);
+    let lock = second.lock().unwrap();
+    let id = lock.reserve(1).unwrap();
+    // The clock of this one is past the end of the lease.
+    let taken = later.lock().unwrap();
+    assert_eq!(taken.reserve(1).unwrap(), id + 1, "ids are not given twice");
+    let lost = second.publish("000007.backup", b"late").unwrap_err();
+    assert!(lost.to_string().contains("1 h ahead") && lost.to_string().contains("run it again"), "{lost}");
+    assert!(second.list().is_err(), "a list for deletions must fail");
+    drop((lock, taken));
+    assert_eq!(first.lock().unwrap().reserve(40).unwrap(), 40);
+    assert_eq!(first.lock().unwrap().reserve(1).unwrap(), 41);
+}
+
+#[test]
+fn lock_is_renewed_while_it_is_held() {
+    let bucket = Arc::new(Bucket::default());
+    let options = TargetOptions::new().lease_time(Duration::from_secs(1));
+    let target = ObjectStoreTarget::open(Faulty::faultless(&bucket), PREFIX, options).unwrap();
+    let _lock = target.lock().unwrap();
+    let lease = || String::from_utf8(bucket.get(&format!("{PREFIX}/lease")).unwrap().to_vec()).unwrap();
+    let first = lease();
+    let until = std::time::Duration::from_secs(20);
+    let runtime = SystemRuntime::new();
+    let begun = runtime.monotonic_ns();
+    while lease() == first {
+        assert!(runtime.monotonic_ns() - begun < until.as_nanos() as u64, "the lease was not renewed: {first}");
+        runtime.sleep_us(10_000);
+    }
+    assert!(lease().contains("revision 1"), "{}", lease());
+}
+
+#[test]
+fn call_fails_after_the_time_of_a_request_and_says_why() {
+    let bucket = Arc::new(Bucket::default());
+    let options = TargetOptions::new().request_time(Duration::from_millis(20), Duration::from_millis(200));
+    let store = Faulty::new(&bucket, |_| Fault::Refused);
+    let target = ObjectStoreTarget::open_as(store, PREFIX, "s3://bucket", options).unwrap();
+    let error = target.list().unwrap_err().to_string();
+    for part in ["list s3://bucket/backups/music", "503", "check the address"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    assert!(target.lock().is_err());
+}
+
+#[test]
+fn options_out_of_range_and_bad_prefixes_are_refused() {
+    let bucket = Arc::new(Bucket::default());
+    let open = |prefix: &str, options| ObjectStoreTarget::open(Faulty::faultless(&bucket), prefix, options);
+    for options in [
+        TargetOptions::new().part_bytes(10),
+        TargetOptions::new().parallel(0),
+        TargetOptions::new().parallel(65),
+        TargetOptions::new().lease_time(Duration::from_millis(999)),
+    ] {
+        assert!(open("a", options).is_err_and(|e| e.is_invalid_argument()));
+    }
+    assert!(open("a//b", TargetOptions::new()).is_err_and(|e| e.is_invalid_argument()));
+    assert!(open("/a/", TargetOptions::new()).is_ok() && open("", TargetOptions::new()).is_ok());
+}
+
+/// Blocking calls of a runtime's own kind panic inside of another one.
+#[test]
+fn calls_inside_of_an_async_runtime_work() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let target = plain(&Arc::new(Bucket::default()));
+        drop(target.lock().unwrap());
+        assert_eq!(target.list().unwrap(), []);
+    });
+}
+
+#[test]
+fn unknown_lease_is_refused_with_advice() {
+    let bucket = Arc::new(Bucket::default());
+    bucket.insert(&format!("{PREFIX}/lease"), "something else");
+    let refused = plain(&bucket).lock().unwrap_err();
+    assert!(matches!(refused, Error::BackupDamaged { .. }) && refused.to_string().contains("rename it"), "{refused}");
+}
+
+#[test]
+fn store_without_conditional_writes_holds_backups_without_a_lock() {
+    let bucket = Arc::new(Bucket::default());
+    let options = TargetOptions::new().conditional_writes(false);
+    let target = ObjectStoreTarget::open(Faulty::faultless(&bucket), PREFIX, options).unwrap();
+    let world = World::new();
+    world.change();
+    let info = world.backup(&target).unwrap();
+    world.check_restores(&target, info.id, info.sequence, "without a lock");
+    assert!(!bucket.names().iter().any(|name| name.ends_with("lease")));
+}
+
+/// `aws s3 sync` is a way to bring backups elsewhere.
+#[test]
+fn copied_objects_are_backups_in_a_directory() {
+    let bucket = Arc::new(Bucket::default());
+    let (world, target) = (World::new(), plain(&bucket));
+    world.change();
+    let info = world.backup(&target).unwrap();
+    let vfs = Arc::new(MemVfs::new());
+    let directory = braiddb::backup::DirectoryTarget::open_in(vfs.clone(), "/copy").unwrap();
+    for object in target.list().unwrap() {
+        let mut writer = directory.put(&object.name).unwrap();
+        writer.write(&read_all(&target, &object.name).unwrap()).unwrap();
+        writer.finish().unwrap();
+    }
+    assert_eq!(Backups::new(&directory).list().unwrap(), [info]);
+    assert!(Backups::new(&directory).verify(None).unwrap().problems.is_empty());
+}
