@@ -3,6 +3,7 @@
 //! `target` stores objects, `description` lists the contents of a backup, `store` manages the
 //! backups of a target, `create` adds one and `restore` makes a database from one.
 
+mod archive_copy;
 mod create;
 mod description;
 mod directory;
@@ -11,6 +12,7 @@ mod store;
 mod target;
 
 pub use crate::db::{ArchiveGap, RestorePoint};
+pub use archive_copy::{ArchiveCopies, ArchiveCopy};
 pub use create::BackupOptions;
 pub use directory::DirectoryTarget;
 pub use restore::Restored;

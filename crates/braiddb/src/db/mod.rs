@@ -68,6 +68,7 @@ pub use maintenance::verify::{
     AffectedKeys, ProblemKind, TreeKey, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport,
 };
 pub use open::archive::{LogArchive, RestorePoint};
+pub use open::archive_files;
 pub use open::birthplace::check_target;
 pub use open::new_directory::{NewDirectory, Operation, make_durably, remove_unfinished};
 pub use read::explain::{Explain, ExplainedStep, FoundPlace, Outcome};

@@ -87,6 +87,11 @@ pub fn first_group(vfs: &dyn Vfs, path: &Path) -> Result<(SegmentHeader, Option<
     }
 }
 
+/// Returns the length that the header states. The file may be shorter.
+pub fn stated_len(vfs: &dyn Vfs, path: &Path) -> Result<u64> {
+    Ok(open_segment(vfs, path)?.0.len)
+}
+
 fn open_segment(vfs: &dyn Vfs, path: &Path) -> Result<(SegmentHeader, Link, Arc<dyn File>)> {
     let file = vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
     let mut bytes = [0; SEGMENT_HEADER_LEN as usize];

@@ -28,7 +28,7 @@ pub use damaged::{DamagedLog, DamagedLogInput, read_damaged_log};
 #[cfg(test)]
 pub use format::SegmentHeader;
 pub use format::{Lsn, SEGMENT_HEADER_LEN, segment_number, segment_path};
-pub use inspect::{first_group, inspect_segment, read_groups, record_payload};
+pub use inspect::{first_group, inspect_segment, read_groups, record_payload, stated_len};
 pub use log::{GroupHeader, Wal};
 pub use reader::{ClosedLog, Gone, LogItem, LogReader, ReadError, SegmentSource, end_of_epoch, visit_groups};
 #[cfg(test)]

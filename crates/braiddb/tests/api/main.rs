@@ -1,5 +1,6 @@
 //! Tests of the public interface, in one program: each costs seconds to build.
 
+mod archive_copies;
 mod archive_damage;
 mod async_commits;
 mod backups;

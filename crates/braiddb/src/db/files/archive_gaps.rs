@@ -97,7 +97,11 @@ fn write_note(vfs: &dyn Vfs, dir: &Path, path: &Path, gap: &ArchiveGap) -> Resul
 }
 
 fn note_path(dir: &Path, first: SequenceNumber, last: SequenceNumber) -> PathBuf {
-    dir.join(format!("{first}-{last}{SUFFIX}"))
+    dir.join(note_name(first, last))
+}
+
+pub fn note_name(first: SequenceNumber, last: SequenceNumber) -> String {
+    format!("{first}-{last}{SUFFIX}")
 }
 
 /// The commits in the name of a note.

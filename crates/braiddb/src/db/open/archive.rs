@@ -48,7 +48,7 @@ pub fn archiver(settings: &Settings, life: u64) -> Result<Option<Archiver>> {
     Ok(Some(Archiver { vfs, dir, end, unreported, known, archived }))
 }
 
-fn life_name(life: u64) -> String {
+pub fn life_name(life: u64) -> String {
     format!("{life:016x}")
 }
 

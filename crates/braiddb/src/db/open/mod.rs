@@ -1,6 +1,7 @@
 //! Opening: creation, recovery, log retention, and the log archive.
 
 pub mod archive;
+pub mod archive_files;
 pub mod birthplace;
 pub mod new_directory;
 pub mod opening;
