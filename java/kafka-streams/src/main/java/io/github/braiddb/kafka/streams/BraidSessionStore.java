@@ -22,7 +22,8 @@ class BraidSessionStore extends TimedStore implements SessionStore<Bytes, byte[]
                 parameters.name(),
                 new Layout(Layout.Kind.SESSION, parameters.format(), parameters.bucketMs()),
                 new Buckets(parameters.bucketMs(), TIMES_LEN),
-                parameters.retentionMs());
+                parameters.retentionMs(),
+                parameters.isEmittedAtClose());
     }
 
     static BraidSessionStore of(SessionParameters parameters) {
@@ -78,14 +79,14 @@ class BraidSessionStore extends TimedStore implements SessionStore<Bytes, byte[]
     KeyValueIterator<Windowed<Bytes>, byte[]> sessions(
             Bytes keyFrom, Bytes keyTo, long earliestEnd, long latestStart, boolean isReverse, boolean isCommitted) {
         return new Mapped<>(
-                scan(keyFrom, keyTo, earliestEnd, Long.MAX_VALUE, isReverse, isCommitted,
+                scan(keyFrom, keyTo, earliestEnd, Long.MAX_VALUE, liveFrom(), isReverse, isCommitted,
                         row -> buckets.secondTime(row) <= latestStart),
                 this::window);
     }
 
     /** Returns all sessions that end within a time. */
     KeyValueIterator<Windowed<Bytes>, byte[]> ended(long earliestEnd, long latestEnd) {
-        return new Mapped<>(scan(null, null, earliestEnd, latestEnd, false, false, row -> true), this::window);
+        return new Mapped<>(scan(null, null, earliestEnd, latestEnd, emittableFrom(), false, false, row -> true), this::window);
     }
 
     private Windowed<Bytes> window(byte[] row) {

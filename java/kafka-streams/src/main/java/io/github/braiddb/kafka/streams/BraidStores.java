@@ -3,6 +3,7 @@ package io.github.braiddb.kafka.streams;
 import java.time.Duration;
 import java.util.Objects;
 import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.state.HeadersBytesStoreSupplier;
 import org.apache.kafka.streams.state.KeyValueBytesStoreSupplier;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.SessionBytesStoreSupplier;
@@ -29,6 +30,19 @@ public final class BraidStores {
         @Override
         public KeyValueStore<Bytes, byte[]> get() {
             return BraidKeyValueStore.of(name, format);
+        }
+
+        @Override
+        public String metricsScope() {
+            return StoreMetrics.SCOPE;
+        }
+    }
+
+    /** Its interface makes the DSL build stores with headers. */
+    private record KeyValuesWithHeaders(String name) implements KeyValueBytesStoreSupplier, HeadersBytesStoreSupplier {
+        @Override
+        public KeyValueStore<Bytes, byte[]> get() {
+            return BraidKeyValueStore.of(name, Layout.Format.HEADERS);
         }
 
         @Override
@@ -81,7 +95,8 @@ public final class BraidStores {
     }
 
     static KeyValueBytesStoreSupplier keyValueStore(String name, Layout.Format format) {
-        return new KeyValues(Objects.requireNonNull(name, "name"), format);
+        Objects.requireNonNull(name, "name");
+        return format == Layout.Format.HEADERS ? new KeyValuesWithHeaders(name) : new KeyValues(name, format);
     }
 
     /**
@@ -159,7 +174,8 @@ public final class BraidStores {
                 retentionMs,
                 isEmittedAtClose ? smallBucket(retentionMs, sizeMs) : bucket(retentionMs),
                 sizeMs,
-                retainDuplicates);
+                retainDuplicates,
+                isEmittedAtClose).supplier();
     }
 
     /**
@@ -191,7 +207,8 @@ public final class BraidStores {
                 Objects.requireNonNull(name, "name"),
                 format,
                 retentionMs,
-                isEmittedAtClose ? smallBucket(retentionMs, 1) : bucket(retentionMs));
+                isEmittedAtClose ? smallBucket(retentionMs, 1) : bucket(retentionMs),
+                isEmittedAtClose).supplier();
     }
 
     /** Returns Kafka's length of a segment: its cache orders rows by it. */

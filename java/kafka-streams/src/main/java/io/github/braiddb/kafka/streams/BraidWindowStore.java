@@ -30,7 +30,8 @@ class BraidWindowStore extends TimedStore implements WindowStore<Bytes, byte[]> 
                 parameters.name(),
                 new Layout(Layout.Kind.WINDOW, parameters.format(), parameters.bucketMs()),
                 new Buckets(parameters.bucketMs(), TIMES_LEN),
-                parameters.retentionMs());
+                parameters.retentionMs(),
+                parameters.isEmittedAtClose());
         windowSize = parameters.windowSize();
         isWithDuplicates = parameters.retainDuplicates();
     }
@@ -82,14 +83,14 @@ class BraidWindowStore extends TimedStore implements WindowStore<Bytes, byte[]> 
     /** Returns the windows that start within a time, of all keys or of those within a range. */
     KeyValueIterator<Windowed<Bytes>, byte[]> windows(
             Bytes keyFrom, Bytes keyTo, long from, long to, boolean isReverse, boolean isCommitted) {
-        return new Mapped<>(scan(keyFrom, keyTo, from, to, isReverse, isCommitted, row -> true), this::window);
+        return new Mapped<>(scan(keyFrom, keyTo, from, to, liveFrom(), isReverse, isCommitted, row -> true), this::window);
     }
 
     /** Returns the windows of a key. */
     WindowStoreIterator<byte[]> windows(Bytes key, long from, long to, boolean isReverse, boolean isCommitted) {
         Objects.requireNonNull(key, "key cannot be null");
         return new Mapped.Starts(
-                scan(key, key, from, to, isReverse, isCommitted, row -> true), buckets::firstTime);
+                scan(key, key, from, to, liveFrom(), isReverse, isCommitted, row -> true), buckets::firstTime);
     }
 
     byte[] window(Bytes key, long start, boolean isCommitted) {
@@ -135,7 +136,7 @@ class BraidWindowStore extends TimedStore implements WindowStore<Bytes, byte[]> 
 
     @Override
     public KeyValueIterator<Windowed<Bytes>, byte[]> fetchAll(long from, long to) {
-        return windows(null, null, from, to, false, false);
+        return new Mapped<>(scan(null, null, from, to, emittableFrom(), false, false, row -> true), this::window);
     }
 
     @Override

@@ -16,20 +16,29 @@ import org.slf4j.LoggerFactory;
  *
  * <p>A row expires when its time is {@code retentionMs} before the stream time, the largest time of a
  * put. Reads hide expired rows at once; a commit deletes the buckets that have only expired ones.
+ *
+ * <p>A window that is emitted when it closes may expire before: its retention can be its size and grace,
+ * and the stream time jumps. So the reads by time that emit windows return expired rows too, which stay
+ * for {@link #EMIT_LAG_MS} and the retention once more.
  */
 abstract class TimedStore extends BraidStore {
     private static final Logger LOG = LoggerFactory.getLogger(TimedStore.class);
 
+    /** Milliseconds of stream time that expired windows wait for their emission at least. */
+    static final long EMIT_LAG_MS = 600_000;
+
     final Buckets buckets;
     private final long retentionMs;
+    private final long lagMs;
     private volatile long streamTime = ConsumerRecord.NO_TIMESTAMP;
     private long liveBucket = Long.MIN_VALUE;
     private Sensor dropped;
 
-    TimedStore(String name, Layout layout, Buckets buckets, long retentionMs) {
+    TimedStore(String name, Layout layout, Buckets buckets, long retentionMs, boolean isEmittedAtClose) {
         super(name, layout);
         this.buckets = buckets;
         this.retentionMs = retentionMs;
+        lagMs = isEmittedAtClose ? retentionMs + EMIT_LAG_MS : 0;
     }
 
     @Override
@@ -42,7 +51,12 @@ abstract class TimedStore extends BraidStore {
     /** Returns the first time that is not expired. */
     final long liveFrom() {
         long time = streamTime;
-        return time == ConsumerRecord.NO_TIMESTAMP ? Long.MIN_VALUE : time - retentionMs + 1;
+        return time == ConsumerRecord.NO_TIMESTAMP ? 0 : time - retentionMs + 1;
+    }
+
+    /** Returns the first time that reads for an emission return. */
+    final long emittableFrom() {
+        return liveFrom() - lagMs;
     }
 
     /** Advances the stream time. Returns false for a time that is expired. */
@@ -65,23 +79,24 @@ abstract class TimedStore extends BraidStore {
     }
 
     private void expire() {
-        long bucket = buckets.bucket(liveFrom());
+        long bucket = buckets.bucket(emittableFrom());
         if (bucket > liveBucket) {
             liveBucket = bucket;
             storage().expire(null, Buckets.start(bucket));
         }
     }
 
-    /** Reads the rows whose key and first time are within ranges. Null keys are no bound. */
+    /** Reads the rows whose key and first time are within ranges, from a live time on. Null keys are no bound. */
     final KeyValueIterator<Bytes, byte[]> scan(
             Bytes keyFrom,
             Bytes keyTo,
             long timeFrom,
             long timeTo,
+            long liveFrom,
             boolean isReverse,
             boolean isCommitted,
             Predicate<byte[]> filter) {
-        long first = Math.max(Math.max(0, timeFrom), liveFrom());
+        long first = Math.max(Math.max(0, timeFrom), liveFrom);
         long last = Math.min(timeTo, streamTime);
         byte[] from = keyFrom == null ? null : keyFrom.get();
         byte[] to = keyTo == null ? null : keyTo.get();
