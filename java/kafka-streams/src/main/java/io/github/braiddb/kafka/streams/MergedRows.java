@@ -75,7 +75,7 @@ final class MergedRows implements KeyValueIterator<Bytes, byte[]> {
             }
             Overlay.Entry entry = written.next();
             if (entry.value() != null) {
-                return KeyValue.pair(Bytes.wrap(entry.key()), entry.value());
+                return KeyValue.pair(Bytes.wrap(entry.key().clone()), entry.value().clone());
             }
         }
     }

@@ -15,6 +15,9 @@ import java.util.function.BiConsumer;
  * <p>One thread at a time writes; any threads read. INVARIANT O1: an iterator returns the rows as of
  * its start. Each write has a number; while an iterator is open, a row keeps the versions that the
  * iterator may need. Without one, a row has its last version only.
+ *
+ * <p>Arrays are copied on their way in and out: serializers pass those of the application, which may
+ * use them again.
  */
 final class Overlay {
     /** Bytes of an entry beside its key and value: map node, cell, version, two array headers. */
@@ -41,7 +44,7 @@ final class Overlay {
         }
     }
 
-    /** A row as of an iterator's start. A null value is a deletion. */
+    /** A row as of an iterator's start. A null value is a deletion. The arrays are those of the overlay. */
     record Entry(byte[] key, byte[] value) {}
 
     boolean isEmpty() {
@@ -59,12 +62,13 @@ final class Overlay {
     }
 
     /** Sets a row. A null value deletes it. The caller excludes other writers. */
-    void put(byte[] key, byte[] value) {
+    void put(byte[] key, byte[] given) {
+        byte[] value = given == null ? null : given.clone();
         long write = writes + 1;
         writes = write;
         Cell cell = rows.get(key);
         if (cell == null) {
-            rows.put(key, new Cell(new Version(value, write, null)));
+            rows.put(key.clone(), new Cell(new Version(value, write, null)));
             bytes += ENTRY_BYTES + key.length + length(value);
             entries++;
             puts += value == null ? 0 : 1;
@@ -81,17 +85,17 @@ final class Overlay {
         return value == null ? 0 : value.length;
     }
 
-    /** Returns the value of a row: {@link #DELETED} for a deletion, null if the row is not here. */
+    /** Returns a copy of the value of a row: {@link #DELETED} for a deletion, null if the row is not here. */
     byte[] get(byte[] key) {
         Cell cell = rows.get(key);
         if (cell == null) {
             return null;
         }
         byte[] value = cell.version.value;
-        return value == null ? DELETED : value;
+        return value == null ? DELETED : value.clone();
     }
 
-    /** Runs for each row in order. */
+    /** Runs for each row in order, with the arrays of the overlay. */
     void forEach(BiConsumer<byte[], byte[]> consumer) {
         for (Map.Entry<byte[], Cell> row : rows.entrySet()) {
             consumer.accept(row.getKey(), row.getValue().version.value);

@@ -35,6 +35,9 @@ import org.apache.kafka.streams.query.Position;
 final class Storage implements AutoCloseable {
     private static final String FOLDER = "braiddb";
 
+    /** Bytes of the longest key of BraidDB. A longer one would fail at the commit, with all other rows. */
+    private static final int KEY_LEN_MAX = 65_536;
+
     private final String store;
     private final Settings settings;
     private final Database database;
@@ -137,8 +140,8 @@ final class Storage implements AutoCloseable {
             KeyRange keys = range.keys();
             while (true) {
                 Overlay seen = overlay;
-                Overlay.Rows written = isOverlayRead(isCommitted) ? seen.scan(range) : null;
                 RowIterator read = range.isEmpty() ? null : rows.scan(keys);
+                Overlay.Rows written = isOverlayRead(isCommitted) ? seen.scan(range) : null;
                 if (seen == overlay) {
                     MergedRows merged = new MergedRows(this, written, read, range.isReverse());
                     iterators.add(merged);
@@ -168,6 +171,10 @@ final class Storage implements AutoCloseable {
     /** Sets a row, or deletes it if the value is null. */
     synchronized void put(byte[] key, byte[] value) {
         checkOpen();
+        if (key.length > KEY_LEN_MAX) {
+            throw new IllegalArgumentException("A key of store " + store + " has " + key.length
+                    + " bytes with its times; BraidDB takes at most " + KEY_LEN_MAX);
+        }
         overlay.put(key, value);
         if (overlay.bytes() > settings.writeBufferBytes() && !settings.isTransactional()) {
             write(Map.of(), false);

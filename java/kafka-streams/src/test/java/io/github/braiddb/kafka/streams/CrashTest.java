@@ -86,7 +86,7 @@ class CrashTest {
         command.addAll(List.of(
                 directory.getPath(), durability, String.valueOf(isTransactional), String.valueOf(writeBuffer)));
         int found = 0;
-        for (int round = 0; round < Math.max(2, 3 * VOLUME); round++) {
+        for (int round = 0; round < Math.max(1, 2 * VOLUME); round++) {
             Process writer = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD).start();
             assertEquals("started", writer.inputReader().readLine());
             Thread.sleep(100 + random.nextInt(400));

@@ -198,6 +198,34 @@ class LifecycleTest {
         assertEquals(0, count(store));
     }
 
+    /** Serdes of byte arrays pass the arrays of the application. */
+    @Test
+    void arrays_thatTheApplicationChanges_leaveTheRow() {
+        BraidKeyValueStore store = open(Map.of());
+        byte[] key = {1};
+        byte[] value = {1, 1};
+        store.put(Bytes.wrap(key), value);
+        key[0] = 2;
+        value[0] = 2;
+        store.get(Bytes.wrap(new byte[] {1}))[1] = 2;
+        try (KeyValueIterator<Bytes, byte[]> rows = store.all()) {
+            KeyValue<Bytes, byte[]> row = rows.next();
+            assertArrayEquals(new byte[] {1}, row.key.get());
+            row.key.get()[0] = 3;
+            row.value[0] = 3;
+        }
+        assertArrayEquals(new byte[] {1, 1}, store.get(Bytes.wrap(new byte[] {1})));
+    }
+
+    @Test
+    void put_ofAKeyThatIsTooLong_failsAtOnce() {
+        BraidKeyValueStore store = open(Map.of());
+        assertThrows(IllegalArgumentException.class, () -> store.put(Bytes.wrap(new byte[65_537]), value(1)));
+        store.put(Bytes.wrap(new byte[65_536]), value(1));
+        store.commit(Map.of());
+        assertEquals(1, count(store));
+    }
+
     @Test
     void put_withTransactions_neverWritesBeforeTheCommit() {
         BraidKeyValueStore store = open(with(

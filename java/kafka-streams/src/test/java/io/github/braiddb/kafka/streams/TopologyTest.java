@@ -62,7 +62,7 @@ class TopologyTest {
 
     static List<Integer> seeds() {
         List<Integer> seeds = new ArrayList<>();
-        for (int seed = 0; seed < Math.max(4, 12 * VOLUME); seed++) {
+        for (int seed = 0; seed < Math.max(4, 10 * VOLUME); seed++) {
             seeds.add(seed);
         }
         return seeds;
