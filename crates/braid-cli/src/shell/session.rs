@@ -25,7 +25,7 @@ use crate::{
         write_stats, write_value,
     },
     exit::{NOT_FOUND, OK, failure, usage},
-    import::NewNotation,
+    import::{IMPORT_TREE, KnownTrees, NewNotation},
     notation::{KeyNotation, parse_key, show_key, show_name, show_time},
     output::note,
     transfer::is_of_one_record,
@@ -43,7 +43,10 @@ pub enum Access {
 
 pub(super) struct OpenTransaction {
     pub transaction: Transaction,
+    pub is_exclusive: bool,
     pub savepoints: Vec<(String, Savepoint)>,
+    /// Trees that `put` created. A rollback drops them.
+    pub created: Vec<String>,
 }
 
 /// A follower's state is another database after each refresh, so a snapshot comes with its own.
@@ -58,6 +61,8 @@ pub struct Session {
     pub(super) open: Option<OpenTransaction>,
     snapshots: BTreeMap<String, Held>,
     at: Option<String>,
+    /// An `at` of the script failed.
+    is_at_unknown: bool,
     pub(super) durability: Durability,
     pub(super) is_json: bool,
     stop: Arc<AtomicBool>,
@@ -76,6 +81,7 @@ impl Session {
             open: None,
             snapshots: BTreeMap::new(),
             at: None,
+            is_at_unknown: false,
             durability,
             is_json,
             stop: Arc::default(),
@@ -95,12 +101,25 @@ impl Session {
         }
     }
 
-    pub fn close(self) -> Result<()> {
-        let Session { access, open, snapshots, .. } = self;
-        drop((open, snapshots));
+    pub fn close(mut self) -> Result<()> {
+        if let Some(open) = self.open.take() {
+            self.discard(open);
+        }
+        let Session { access, snapshots, .. } = self;
+        drop(snapshots);
         match access {
             Access::Owner(db) => Ok(db.close()?),
             Access::Follower(_) => Ok(()),
+        }
+    }
+
+    /// Forgets the tree or the state that a failed command should have chosen, so that no later
+    /// command works on the one before.
+    pub fn forget_place_of(&mut self, command: &str) {
+        match command {
+            "use" => self.tree = None,
+            "at" => self.is_at_unknown = true,
+            _ => {}
         }
     }
 
@@ -140,6 +159,10 @@ impl Session {
 
     pub fn run(&mut self, statement: Statement, out: &mut dyn Write) -> Result<Outcome> {
         self.stop.store(false, Ordering::Relaxed);
+        let chooses_state = matches!(statement, Statement::At(_) | Statement::Snapshots { .. } | Statement::Quit);
+        if self.is_at_unknown && !chooses_state {
+            return Err(usage("the last `at` failed: `at NAME` or `at now` comes first"));
+        }
         if let (Access::Follower(follower), None) = (&self.access, &self.at) {
             follower.refresh()?;
         }
@@ -154,14 +177,14 @@ impl Session {
             Statement::Explain { at, repeat, is_json } => self.explain(&at, repeat, is_json, out)?,
             Statement::Trees { is_json } => self.trees(is_json, out)?,
             Statement::Use { tree, create, multi, keys } => self.use_tree(tree, create, multi, keys, out)?,
-            Statement::Begin { is_exclusive } => self.begin(is_exclusive)?,
+            Statement::Begin { is_exclusive } => self.begin(is_exclusive, out)?,
             Statement::Commit { is_json } => self.commit(is_json, out)?,
-            Statement::Rollback { savepoint } => self.rollback(savepoint.as_deref())?,
-            Statement::Savepoint(name) => self.savepoint(name)?,
-            Statement::Snapshot(name) => self.snapshot(name)?,
+            Statement::Rollback { savepoint } => self.rollback(savepoint.as_deref(), out)?,
+            Statement::Savepoint(name) => self.savepoint(name, out)?,
+            Statement::Snapshot(name) => self.snapshot(name, out)?,
             Statement::Snapshots { is_json } => self.list_snapshots(is_json, out)?,
-            Statement::At(name) => self.read_at(name)?,
-            Statement::Release(name) => self.release(&name)?,
+            Statement::At(name) => self.read_at(name, out)?,
+            Statement::Release(name) => self.release(&name, out)?,
             Statement::Stats { partitions, trees, is_json } => {
                 let options = StatsOptions { json: is_json || self.is_json, partitions, trees, count: false };
                 write_stats(&self.place().db, &options, out)?;
@@ -295,11 +318,15 @@ impl Session {
             if create {
                 return Err(usage("--create needs a tree"));
             }
-            writeln!(out, "{}", self.tree.as_deref().map_or_else(String::new, show_name))?;
+            match self.is_json {
+                true => writeln!(out, "{}", json!({"tree": self.tree}))?,
+                false => writeln!(out, "{}", self.tree.as_deref().map_or_else(String::new, show_name))?,
+            }
             return Ok(OK);
         };
         let db = self.place().db;
-        if create && NamedTree::find(&db, &name)?.is_none() {
+        let is_new = create && NamedTree::find(&db, &name)?.is_none();
+        if is_new {
             self.create(&name, multi, keys)?;
         }
         match NamedTree::open(&db, &name)? {
@@ -308,31 +335,56 @@ impl Session {
             }
             _ => self.tree = Some(name),
         }
-        Ok(OK)
+        self.answer(json!({"tree": self.tree, "created": is_new}), out)
     }
 
     /// A tree is created in a commit of its own, also while a transaction is open.
     fn create(&self, name: &str, multi: bool, keys: Option<KeyNotation>) -> Result<()> {
-        let db = self.writable()?;
-        refuse_own_tree(name)?;
+        let db = self.can_create(name)?;
+        if keys.is_some_and(|keys| !matches!(keys, KeyNotation::Text | KeyNotation::U64)) {
+            return Err(usage("--create takes --keys text or u64"));
+        }
+        let known = KnownTrees::of(&db)?;
+        let created = self.create_tree(&db, name, multi, keys == Some(KeyNotation::U64));
+        created.inspect_err(|_| known.drop_new(&db, true))?;
+        note!("braid: created tree {}", show_name(name));
+        Ok(())
+    }
+
+    fn create_tree(&self, db: &Db, name: &str, multi: bool, has_u64_keys: bool) -> Result<()> {
         if multi {
             db.multi_tree(name)?;
         } else {
             db.tree(name)?;
         }
-        match keys {
-            None | Some(KeyNotation::Text) => {}
-            Some(KeyNotation::U64) => {
-                let mut batch = db.batch();
-                let imports = db.tree(crate::import::IMPORT_TREE)?;
-                NewNotation::claim(&db, name, KeyNotation::U64, "--keys u64")?
-                    .store(&db, name, &imports, &mut batch)?;
-                batch.commit_with(self.durability)?;
-            }
-            Some(_) => return Err(usage("--create takes --keys text or u64")),
+        if has_u64_keys {
+            let mut batch = db.batch();
+            let imports = db.tree(IMPORT_TREE)?;
+            NewNotation::claim(db, name, KeyNotation::U64, "--keys u64")?.store(db, name, &imports, &mut batch)?;
+            batch.commit_with(self.durability)?;
         }
-        note!("braid: created tree {}", show_name(name));
         Ok(())
+    }
+
+    /// Refuses a tree whose creation would wait for the end of the session's own transaction.
+    pub(super) fn can_create(&self, name: &str) -> Result<Db> {
+        let db = self.writable()?;
+        refuse_own_tree(name)?;
+        match self.open.as_ref().is_some_and(|open| open.is_exclusive) {
+            true => Err(usage(format!(
+                "the exclusive transaction cannot create the tree {}: create it before `begin --exclusive`",
+                show_name(name)
+            ))),
+            false => Ok(db),
+        }
+    }
+
+    /// Writes the object of a command that has no output as text.
+    pub(super) fn answer(&self, object: serde_json::Value, out: &mut dyn Write) -> Result<u8> {
+        if self.is_json {
+            writeln!(out, "{object}")?;
+        }
+        Ok(OK)
     }
 
     /// Refuses a write into a database that is open for reading, or at a snapshot.
@@ -344,7 +396,7 @@ impl Session {
         }
     }
 
-    fn snapshot(&mut self, name: String) -> Result<u8> {
+    fn snapshot(&mut self, name: String, out: &mut dyn Write) -> Result<u8> {
         if name == NOW || self.snapshots.contains_key(&name) {
             return Err(usage(format!("there is a snapshot {name}: choose another name, or release it first")));
         }
@@ -356,8 +408,9 @@ impl Session {
             View::Snapshot(snapshot) => snapshot.clone(),
             _ => db.snapshot(),
         };
+        let answer = json!({"snapshot": name, "commit": snapshot.sequence()});
         self.snapshots.insert(name, Held { db, snapshot });
-        Ok(OK)
+        self.answer(answer, out)
     }
 
     fn list_snapshots(&self, is_json: bool, out: &mut dyn Write) -> Result<u8> {
@@ -371,26 +424,26 @@ impl Session {
         Ok(OK)
     }
 
-    fn read_at(&mut self, name: String) -> Result<u8> {
+    fn read_at(&mut self, name: String, out: &mut dyn Write) -> Result<u8> {
         if name == NOW {
-            self.at = None;
-            return Ok(OK);
+            (self.at, self.is_at_unknown) = (None, false);
+            return self.answer(json!({"at": null}), out);
         }
         if self.open.is_some() {
             return Err(usage("a transaction is open, which reads its own snapshot: commit or roll back first"));
         }
         self.check_snapshot(&name)?;
-        self.at = Some(name);
-        Ok(OK)
+        (self.at, self.is_at_unknown) = (Some(name), false);
+        self.answer(json!({"at": self.at}), out)
     }
 
-    fn release(&mut self, name: &str) -> Result<u8> {
+    fn release(&mut self, name: &str, out: &mut dyn Write) -> Result<u8> {
         self.check_snapshot(name)?;
         if self.at.as_deref() == Some(name) {
             return Err(usage(format!("reads are at the snapshot {name}: `at now` comes before its release")));
         }
         self.snapshots.remove(name);
-        Ok(OK)
+        self.answer(json!({"released": name}), out)
     }
 
     fn check_snapshot(&self, name: &str) -> Result<()> {

@@ -258,3 +258,89 @@ fn completed_key_of_any_bytes_reads_back() {
     read.sort();
     assert_eq!(read, (0..keys.len()).map(|number| format!("{number}\n")).collect::<Vec<_>>());
 }
+
+/// A tree is a commit of its own, which waited for the exclusive transaction of its own session.
+#[test]
+fn exclusive_transaction_refuses_new_trees() {
+    let (db, mut session) = session();
+    ok(&mut session, "put t a 1; use t; begin --exclusive; put b 2");
+    for command in ["use t2 --create", "use t2 --create --multi", "put t2 a 1"] {
+        let words = words::split(command).commands.remove(0);
+        let error = session.run(syntax::parse(&words).unwrap(), &mut Vec::new()).err().unwrap();
+        assert!(error.to_string().contains("cannot create the tree t2"), "{command}: {error}");
+        assert_eq!(exit::code_of(&error), exit::USAGE, "{command}");
+    }
+    assert_eq!(ok(&mut session, "use t --create; commit; count"), "2\n");
+    assert_eq!(db.trees().unwrap().len(), 1);
+}
+
+fn run_all(session: &mut Session, commands: &str) -> (u8, String) {
+    let mut out = Vec::new();
+    let code = Script::new(session, &mut out, true).run(&mut commands.as_bytes()).unwrap();
+    (code, String::from_utf8(out).unwrap())
+}
+
+/// Commands after a failed `begin` were commits of their own, and those after another error were
+/// committed without the failed one.
+#[test]
+fn script_that_continues_runs_nothing_of_a_transaction_after_its_error() {
+    for (error, code) in [
+        ("begin --exclusve; put t b 2; put t c 3; commit", exit::USAGE),
+        ("begin; put t b 2; putt t b 3; put t c 3; commit", exit::USAGE),
+        ("begin; put t b 2; savepoint s; rollback none; rollback s; commit", exit::NOT_FOUND),
+        ("begin; put t b 2; begin; put t c 3; commit", exit::USAGE),
+        ("begin; put t b 2\nput t c '3\ncommit", exit::USAGE),
+        ("begin; put t b '2\nput t c 3; commit", exit::USAGE),
+        ("begin; put t b 2; count none; put t c 3; commit", exit::NOT_FOUND),
+    ] {
+        let (db, mut session) = session();
+        ok(&mut session, "put t a 1");
+        let (ended, out) = run_all(&mut session, &format!("{error}\nput t d 4\nscan t\n"));
+        assert_eq!((ended, out.as_str()), (code, "a\t1\nd\t4\n"), "{error}");
+        assert_eq!(db.open_tree("t").unwrap().len().unwrap(), 2, "{error}");
+    }
+    let (_, mut session) = session();
+    let commands = "begin; put t b 2; oops; get t b; rollback; put t c 3; begin; put t d 4; commit; scan t";
+    assert_eq!(run_all(&mut session, commands), (exit::USAGE, "c\t3\nd\t4\n".to_owned()));
+}
+
+#[test]
+fn failed_commit_ends_its_transaction_in_a_script_that_continues() {
+    let (db, mut session) = session();
+    ok(&mut session, "put t a 1; begin; get t a; put t b 2");
+    db.open_tree("t").unwrap().put("a", "2").unwrap();
+    assert_eq!(run_all(&mut session, "commit; put t c 3; scan t"), (exit::SYSTEM, "a\t2\nc\t3\n".to_owned()));
+}
+
+/// `put` wrote into the tree before the mistyped one, and `get` read the latest state.
+#[test]
+fn script_that_continues_works_on_no_other_tree_or_state_after_an_error() {
+    let (db, mut session) = session();
+    ok(&mut session, "put t a 1; use t; snapshot s; put a 2");
+    assert_eq!(run_all(&mut session, "use typo; put a 3; get a; use t; get a").1, "2\n");
+    assert_eq!(run_all(&mut session, "at typo; get a; put a 3; at s; get a; at typo; at now; get a").1, "1\n2\n");
+    let commands = "use t; begin; oops; use typo; put a 3; rollback; put a 4; get t a";
+    assert_eq!(run_all(&mut session, commands).1, "2\n");
+    assert_eq!(db.trees().unwrap().len(), 1);
+}
+
+#[test]
+fn failed_write_leaves_no_new_tree() {
+    let (db, mut session) = session();
+    let long_key = "k".repeat(70_000);
+    for command in [
+        format!("put new {long_key} 1"),
+        format!("begin; put new {long_key} 1; commit"),
+        "use new --create --keys hex".to_owned(),
+    ] {
+        assert_eq!(run(&mut session, &command).0, exit::USAGE, "{:.50}", command);
+        assert_eq!(db.trees().unwrap(), [], "{:.50}", command);
+        if session.has_transaction() {
+            ok(&mut session, "rollback");
+        }
+    }
+    ok(&mut session, "begin; put new a 1; rollback");
+    assert_eq!(db.trees().unwrap(), []);
+    ok(&mut session, "begin; put new a 1; put other a 1; rollback; put new a 1; begin; put other a 1; commit");
+    assert_eq!(db.trees().unwrap().len(), 2);
+}

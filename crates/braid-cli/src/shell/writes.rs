@@ -23,45 +23,69 @@ use crate::{
 };
 
 impl Session {
-    pub(super) fn begin(&mut self, is_exclusive: bool) -> Result<u8> {
+    pub(super) fn begin(&mut self, is_exclusive: bool, out: &mut dyn Write) -> Result<u8> {
         let db = self.writable()?;
         if self.open.is_some() {
             return Err(usage("a transaction is open: commit or roll back first"));
         }
         let transaction = if is_exclusive { db.begin_exclusive()? } else { db.begin()? };
-        self.open = Some(OpenTransaction { transaction, savepoints: Vec::new() });
-        Ok(OK)
+        self.open = Some(OpenTransaction { transaction, is_exclusive, savepoints: Vec::new(), created: Vec::new() });
+        self.answer(json!({"transaction": "begun", "exclusive": is_exclusive}), out)
     }
 
     pub(super) fn commit(&mut self, is_json: bool, out: &mut dyn Write) -> Result<u8> {
-        let open = self.open.take().ok_or_else(no_transaction)?;
-        let commit = open.transaction.commit_with(self.durability).map_err(explained)?;
+        let OpenTransaction { transaction, created, .. } = self.open.take().ok_or_else(no_transaction)?;
+        let commit = transaction.commit_with(self.durability).map_err(|error| {
+            self.drop_empty(&created);
+            explained(error)
+        })?;
         if is_json || self.is_json {
             writeln!(out, "{}", json!({"commit": commit}))?;
         }
         Ok(OK)
     }
 
-    pub(super) fn rollback(&mut self, savepoint: Option<&str>) -> Result<u8> {
+    pub(super) fn rollback(&mut self, savepoint: Option<&str>, out: &mut dyn Write) -> Result<u8> {
         let Some(name) = savepoint else {
-            self.open.take().ok_or_else(no_transaction)?;
-            return Ok(OK);
+            let open = self.open.take().ok_or_else(no_transaction)?;
+            self.discard(open);
+            return self.answer(json!({"transaction": "rolled back"}), out);
         };
         let open = self.open.as_mut().ok_or_else(no_transaction)?;
         let place = open.savepoints.iter().position(|(known, _)| known == name);
         let place = place.ok_or_else(|| failure(NOT_FOUND, format!("the transaction has no savepoint {name}")))?;
         open.transaction.rollback_to(open.savepoints[place].1)?;
         open.savepoints.truncate(place + 1);
-        Ok(OK)
+        self.answer(json!({"savepoint": name, "rolled_back": true}), out)
     }
 
-    pub(super) fn savepoint(&mut self, name: String) -> Result<u8> {
+    /// Drops the transaction, and the trees that only it was to fill.
+    pub(super) fn discard(&self, open: OpenTransaction) {
+        let OpenTransaction { transaction, created, .. } = open;
+        drop(transaction);
+        self.drop_empty(&created);
+    }
+
+    /// Drops trees of one value per key that have no record. Ignores errors: the trees are only
+    /// leftovers.
+    fn drop_empty(&self, names: &[String]) {
+        let db = self.db();
+        for name in names {
+            let is_empty = db.open_tree(name).and_then(|tree| tree.first()).is_ok_and(|first| first.is_none());
+            if is_empty {
+                let _ = db.drop_tree(name);
+            }
+        }
+    }
+
+    pub(super) fn savepoint(&mut self, name: String, out: &mut dyn Write) -> Result<u8> {
         let open = self.open.as_mut().ok_or_else(no_transaction)?;
         if open.savepoints.iter().any(|(known, _)| *known == name) {
             return Err(usage(format!("the transaction has a savepoint {name}: choose another name")));
         }
+        let answer = json!({"savepoint": name});
         open.savepoints.push((name, open.transaction.savepoint()));
-        Ok(OK)
+        self.answer(answer, out)
     }
 
     /// Runs a write in the open transaction, or commits it on its own. Returns the commit.
@@ -79,7 +103,7 @@ impl Session {
     }
 
     pub(super) fn put(
-        &self,
+        &mut self,
         at: &Point,
         value: &str,
         format: InputFormat,
@@ -96,15 +120,12 @@ impl Session {
         let value = typed::encoded(codec, parse_value(value, format)?, format == InputFormat::Text)?;
         let found = NamedTree::find(&db, &name)?;
         check_put(&db, &name, found.as_ref(), at.keys, ttl)?;
+        let is_new = found.is_none();
         let tree = match found {
             Some(tree) => tree,
-            None => {
-                let tree = NamedTree::Plain(db.tree(&name)?);
-                note!("braid: created tree {}", show_name(&name));
-                tree
-            }
+            None => NamedTree::Plain(self.can_create(&name)?.tree(&name)?),
         };
-        let ((), commit) = self.write(|transaction| {
+        let written = self.write(|transaction| {
             match &tree {
                 NamedTree::Multi(tree) => transaction.multi_tree(tree).add(&key, &value)?,
                 NamedTree::Plain(tree) => {
@@ -118,7 +139,20 @@ impl Session {
                 }
             }
             Ok(())
-        })?;
+        });
+        let ((), commit) = match written {
+            Ok(written) => written,
+            Err(error) => {
+                if is_new {
+                    self.drop_empty(&[name]);
+                }
+                return Err(error);
+            }
+        };
+        if is_new {
+            note!("braid: created tree {}", show_name(&name));
+            self.open.iter_mut().for_each(|open| open.created.push(name.clone()));
+        }
         if is_json || self.is_json {
             writeln!(out, "{}", json!({"commit": commit}))?;
         }

@@ -73,10 +73,77 @@ fn transaction_without_commit_stores_nothing() {
     assert_eq!(place.ok("count db t"), "3\n");
     let outcome = shell(&place, "--write --json", "use t\nbegin\nput e 5\ncommit\n");
     assert_eq!(outcome.code, 0, "{outcome:?}");
-    let (in_transaction, committed) = outcome.stdout.split_once('\n').unwrap();
-    assert_eq!(in_transaction, "{\"commit\":null}");
-    assert!(serde_json::from_str::<serde_json::Value>(committed).unwrap()["commit"].is_u64(), "{committed}");
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    let expected =
+        ["{\"tree\":\"t\",\"created\":false}", "{\"transaction\":\"begun\",\"exclusive\":false}", "{\"commit\":null}"];
+    assert_eq!(lines[..3], expected);
+    assert!(serde_json::from_str::<serde_json::Value>(lines[3]).unwrap()["commit"].is_u64(), "{lines:?}");
     assert_eq!(place.ok("get db t e"), "5\n");
+}
+
+/// `begin`, `savepoint`, `use` and the commands of snapshots printed nothing.
+#[test]
+fn each_command_that_changes_the_session_prints_an_object() {
+    let place = filled();
+    let commands = "use; use t; use u --create --multi; begin; savepoint s; rollback s; rollback; begin --exclusive; \
+                    rollback; snapshot n; at n; at now; release n";
+    let outcome = shell(&place, "--write --json", commands);
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    let lines: Vec<serde_json::Value> =
+        outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines[9]["commit"].is_u64(), "{outcome:?}");
+    let expected = [
+        r#"{"tree":null}"#,
+        r#"{"tree":"t","created":false}"#,
+        r#"{"tree":"u","created":true}"#,
+        r#"{"transaction":"begun","exclusive":false}"#,
+        r#"{"savepoint":"s"}"#,
+        r#"{"savepoint":"s","rolled_back":true}"#,
+        r#"{"transaction":"rolled back"}"#,
+        r#"{"transaction":"begun","exclusive":true}"#,
+        r#"{"transaction":"rolled back"}"#,
+        &format!(r#"{{"snapshot":"n","commit":{}}}"#, lines[9]["commit"]),
+        r#"{"at":"n"}"#,
+        r#"{"at":null}"#,
+        r#"{"released":"n"}"#,
+    ];
+    assert_eq!(outcome.stdout.lines().collect::<Vec<_>>(), expected);
+}
+
+/// The command waited for itself for ever.
+#[test]
+fn new_tree_in_an_exclusive_transaction_is_refused_at_once() {
+    let place = filled();
+    for command in ["use t2 --create", "put t2 a 1"] {
+        let outcome = shell(&place, "--write", &format!("begin --exclusive; {command}; commit"));
+        assert_eq!(outcome.code, 2, "{outcome:?}");
+        assert!(outcome.stderr.contains("cannot create the tree t2: create it before"), "{outcome:?}");
+    }
+    assert_eq!(place.ok("trees db"), "t\n");
+}
+
+/// An open transaction at the end was not reported after an earlier error, and a failed `begin` left
+/// its writes as commits of their own.
+#[test]
+fn shell_that_keeps_going_stores_nothing_of_a_failed_transaction() {
+    let place = filled();
+    let outcome = shell(&place, "--write --keep-going", "oops\nbegin\nput t e 5\n");
+    assert_eq!(outcome.code, 2);
+    assert!(outcome.stderr.contains("line 3: the commands end without `commit`"), "{outcome:?}");
+    let outcome = shell(&place, "--write --keep-going", "begin --oops\nput t e 5\ncommit\nput t f 6\n");
+    assert_eq!(outcome.code, 2);
+    for part in
+        ["line 2: put is not run, since line 1 of", "line 3: not committed, but rolled back, since line 1 failed"]
+    {
+        assert!(outcome.stderr.contains(part), "{part}: {outcome:?}");
+    }
+    assert_eq!(place.ok("scan db t --from d"), "d\t3\nf\t6\n");
+    let outcome = shell(&place, "--write", "begin\nput t e 5\noops\ncommit\n");
+    assert!(
+        outcome.stderr.contains("the transaction of line 1 is rolled back: nothing of it is stored"),
+        "{outcome:?}"
+    );
+    assert_eq!((outcome.code, place.ok("count db t").as_str()), (2, "4\n"));
 }
 
 /// Each command of a reading shell shows the latest commits of the owner.
