@@ -77,6 +77,7 @@ pub struct Memtable {
 #[derive(Debug)]
 struct Counters {
     entries: AtomicUsize,
+    keys: AtomicUsize,
     raw_bytes: AtomicUsize,
     arena_bytes: AtomicUsize,
     arena_bytes_used: AtomicUsize,
@@ -99,6 +100,7 @@ impl Memtable {
         let (writer, tree) = unsafe { TreeWriter::new(Arena::new(options.arena_chunk_bytes, options.chunk_pool)) };
         let counters = Counters {
             entries: AtomicUsize::new(0),
+            keys: AtomicUsize::new(0),
             raw_bytes: AtomicUsize::new(0),
             earliest_expiry: AtomicU64::new(u64::MAX),
             arena_bytes: AtomicUsize::new(writer.reserved_bytes()),
@@ -171,6 +173,46 @@ impl Memtable {
         counts
     }
 
+    /// Returns the number of keys from `start` to before `end`. Visits the leaves of the range.
+    pub fn count_between(&self, start: &[u8], end: Option<&[u8]>) -> usize {
+        let mut found = 0;
+        self.visit_leaves(start, end, |_, count| found += count);
+        found
+    }
+
+    /// Returns at most `max + 1` keys from `start` to before `end`, and the number of keys from each
+    /// to the next one. The first key begins the range. Visits the leaves of the range.
+    pub fn sample_between(&self, start: &[u8], end: Option<&[u8]>, max: usize) -> Vec<(Vec<u8>, usize)> {
+        let (each, mut samples) = (self.count_between(start, end).div_ceil(max.max(1)), Vec::<(Vec<u8>, usize)>::new());
+        self.visit_leaves(start, end, |first, count| match samples.last_mut() {
+            Some((_, before)) if *before < each => *before += count,
+            _ => samples.push((first.to_vec(), count)),
+        });
+        samples
+    }
+
+    /// Passes the first key in the range, and the number of keys in it, of each leaf that has any.
+    fn visit_leaves(&self, start: &[u8], end: Option<&[u8]>, mut visit: impl FnMut(&[u8], usize)) {
+        // Every later leaf is past the start.
+        let (mut leaf, mut start) = (Some(self.tree.leaf_for(start)), Some(start));
+        while let Some(node) = leaf.map(NodePtr::node) {
+            let count = node.count();
+            let order = node.order(count);
+            let key = |rank: usize| node.key(usize::from(order[rank])).key();
+            let is_before = |rank: &usize| start.is_some_and(|start| key(*rank) < start);
+            let first = (0..count).find(|rank| !is_before(rank)).unwrap_or(count);
+            let is_last = |end: &[u8]| count > 0 && key(count - 1) >= end;
+            let upto = match end.filter(|end| is_last(end)) {
+                Some(end) => (first..count).find(|rank| key(*rank) >= end).unwrap_or(count),
+                None => count,
+            };
+            if first < upto {
+                visit(key(first), upto - first);
+            }
+            (leaf, start) = (node.after().filter(|_| upto == count), None);
+        }
+    }
+
     pub fn range_tombstones(&self) -> Option<Arc<RangeTombstoneSet>> {
         self.tombstones.get()
     }
@@ -195,6 +237,10 @@ impl Memtable {
     #[inline]
     pub fn entry_count(&self) -> usize {
         self.counters.entries.load(Relaxed)
+    }
+
+    pub fn key_count(&self) -> usize {
+        self.counters.keys.load(Relaxed)
     }
 
     #[inline]
@@ -249,6 +295,9 @@ impl MemtableWriter<'_> {
         let hash = hash64(key);
         filter.prefetch(hash);
         let inserted = self.tree.insert(tree, entry, || filter.insert(hash));
+        if inserted == Inserted::Key {
+            counters.keys.store(counters.keys.load(Relaxed) + 1, Relaxed);
+        }
         if inserted != Inserted::Again {
             counters.entries.store(counters.entries.load(Relaxed) + 1, Relaxed);
             let raw_bytes = counters.raw_bytes.load(Relaxed) + key.len() + value.len();

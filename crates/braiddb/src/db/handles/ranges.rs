@@ -87,13 +87,17 @@ impl Span {
         all[all.len().min(state.version.find(&self.start))..].iter().take_while(|p| self.is_before_end(&p.layout.start))
     }
 
+    fn is_outside(&self, handle: &RunHandle) -> bool {
+        let meta = handle.run().meta();
+        meta.largest < self.start || !self.is_before_end(&meta.smallest)
+    }
+
     /// Exact to tens of entries.
     fn entries_of(&self, handle: &RunHandle) -> Result<u64> {
-        let meta = handle.run().meta();
-        let is_outside = meta.largest < self.start || !self.is_before_end(&meta.smallest);
-        if is_outside {
+        if self.is_outside(handle) {
             return Ok(0);
         }
+        let meta = handle.run().meta();
         let view = handle.view()?;
         let before = if meta.smallest >= self.start { 0 } else { view.rank(handle.alone(), &self.start)? };
         let upto = match &self.end {
@@ -120,17 +124,13 @@ struct Size {
     bytes: u64,
 }
 
-/// O(leaves of the memtables).
+/// O(leaves of the memtables in the span).
 fn in_memory(state: &ReadState, span: &Span) -> Size {
     let mut size = Size::default();
     for memtable in state.memtables().filter(|memtable| !memtable.is_empty()) {
-        let counts = match &span.end {
-            Some(end) => memtable.count_keys(&[Some(&span.start), Some(end), None]),
-            None => memtable.count_keys(&[Some(&span.start), None]),
-        };
-        let here = counts.get(1).copied().unwrap_or(0) as u64;
+        let here = memtable.count_between(&span.start, span.end.as_deref()) as u64;
         size.entries += here;
-        size.bytes += share(memtable.raw_bytes() as u64, here, counts.iter().sum::<usize>() as u64);
+        size.bytes += share(memtable.raw_bytes() as u64, here, memtable.key_count() as u64);
     }
     size
 }
@@ -182,6 +182,27 @@ fn size_of(state: &ReadState, span: &Span) -> Result<Size> {
     Ok(size)
 }
 
+/// Returns the bytes of a range with `keys` live keys. Ranks are exact to a segment of each run: a
+/// small tree can get all entries of a segment that it shares, or none of them.
+fn bytes_of_few(state: &ReadState, span: &Span, keys: u64) -> Result<u64> {
+    let memory = in_memory(state, span);
+    let (mut found, mut of_runs, mut runs) = (Size::default(), Size::default(), 0);
+    for partition in span.partitions(state) {
+        let here = span.within(partition);
+        let in_partition = in_runs(partition, span)?;
+        (found.entries, found.bytes) = (found.entries + in_partition.entries, found.bytes + in_partition.bytes);
+        for handle in partition.all_runs().filter(|handle| !here.is_outside(handle)) {
+            of_runs.entries += handle.run().meta().entries;
+            of_runs.bytes += bytes_of(handle);
+            runs += 1;
+        }
+    }
+    let (slack, each) = (SEGMENT_ENTRIES * runs, if found.entries > 0 { found } else { of_runs });
+    let entries = keys.saturating_sub(memory.entries);
+    let entries = entries.clamp(found.entries.saturating_sub(slack), found.entries + slack);
+    Ok(memory.bytes + share(each.bytes, entries, each.entries))
+}
+
 fn approximate(engine: &Engine, span: &Span) -> Result<RangeEstimate> {
     engine.health.check_open()?;
     if span.is_empty() {
@@ -193,6 +214,7 @@ fn approximate(engine: &Engine, span: &Span) -> Result<RangeEstimate> {
         let Size { entries, bytes } = size_of(&state, span)?;
         if entries <= COUNTED_ENTRIES_MAX {
             let keys = surveyed(&state, span, now, u64::MAX)?.keys;
+            let bytes = bytes_of_few(&state, span, keys)?;
             return Ok(RangeEstimate { keys, keys_min: keys, keys_max: keys, bytes });
         }
         let mut estimate = RangeEstimate { bytes, ..RangeEstimate::default() };
@@ -230,7 +252,7 @@ fn estimate_by_surveys(
     now: (SequenceNumber, u64),
     estimate: &mut RangeEstimate,
 ) -> Result<()> {
-    let points = points(engine, span, SURVEYS)?;
+    let points = points(engine, span, SURVEYS, Sampling::Few)?;
     let starts = std::iter::once(span.start.clone()).chain(points.iter().cloned());
     let ends = points.iter().cloned().map(Some).chain([span.end.clone()]);
     for part in starts.zip(ends).map(|(start, end)| Span { start, end }) {
@@ -256,8 +278,17 @@ fn slack(state: &ReadState, span: &Span) -> u64 {
     span.partitions(state).map(|partition| SEGMENT_ENTRIES * partition.all_runs().count() as u64).sum()
 }
 
+/// Entries of memtables that are read for samples.
+#[derive(Clone, Copy)]
+enum Sampling {
+    /// Keys at about equal distances, as if all entries of a memtable had its average size.
+    Few,
+    /// Every entry, with its size.
+    All,
+}
+
 /// Returns sorted keys and the approximate bytes after each.
-fn samples(engine: &Engine, span: &Span, parts: usize) -> Result<Vec<(Vec<u8>, u64)>> {
+fn samples(engine: &Engine, span: &Span, parts: usize, sampling: Sampling) -> Result<Vec<(Vec<u8>, u64)>> {
     healing::retry(engine, || {
         let state = engine.present_state()?;
         let mut samples = Vec::new();
@@ -273,6 +304,12 @@ fn samples(engine: &Engine, span: &Span, parts: usize) -> Result<Vec<(Vec<u8>, u
             }
         }
         for memtable in state.memtables() {
+            if let Sampling::Few = sampling {
+                let found = memtable.sample_between(&span.start, span.end.as_deref(), parts * SAMPLES_PER_PART);
+                let each = |keys: usize| share(memtable.raw_bytes() as u64, keys as u64, memtable.key_count() as u64);
+                samples.extend(found.into_iter().map(|(key, keys)| (key, each(keys))));
+                continue;
+            }
             let mut scan = memtable.scan_from(&span.start);
             while scan.advance() && span.is_before_end(scan.entry().key) {
                 let entry = scan.entry();
@@ -285,8 +322,8 @@ fn samples(engine: &Engine, span: &Span, parts: usize) -> Result<Vec<(Vec<u8>, u
 }
 
 /// Keys that divide a span into about equal bytes, without its start.
-fn points(engine: &Engine, span: &Span, parts: usize) -> Result<Vec<Vec<u8>>> {
-    let samples = samples(engine, span, parts)?;
+fn points(engine: &Engine, span: &Span, parts: usize, sampling: Sampling) -> Result<Vec<Vec<u8>>> {
+    let samples = samples(engine, span, parts, sampling)?;
     let all: u64 = samples.iter().map(|(_, bytes)| bytes).sum();
     let (mut points, mut before): (Vec<Vec<u8>>, u64) = (Vec::new(), 0);
     for (key, bytes) in samples {
@@ -315,12 +352,13 @@ pub(in crate::db) fn points_every(
     let size = healing::retry(engine, || size_of(&*engine.present_state()?, &span))?;
     let parts = size.bytes / bytes.max(1);
     let parts = usize::try_from(parts).unwrap_or(max).min(max);
-    if parts < 2 { Ok(Vec::new()) } else { points(engine, &span, parts) }
+    if parts < 2 { Ok(Vec::new()) } else { points(engine, &span, parts, Sampling::All) }
 }
 
 impl Tree {
     /// Estimates the keys and bytes in a range, with the error of [`RangeEstimate`]. Reads at most
-    /// some tens of thousands of entries, and few in settled data. [`Tree::count`] counts exactly.
+    /// some tens of thousands of entries, and few in settled data; in memtables, it also visits the
+    /// leaves of the range, of up to 32 keys each. [`Tree::count`] counts exactly.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -359,7 +397,7 @@ impl Tree {
         if span.is_empty() {
             return Ok(Vec::new());
         }
-        let points = points(self.db().engine(), &span, parts)?;
+        let points = points(self.db().engine(), &span, parts, Sampling::All)?;
         Ok(points.iter().map(|key| key.get(4..).unwrap_or_default().to_vec()).collect())
     }
 

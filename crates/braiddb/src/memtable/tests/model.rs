@@ -289,3 +289,37 @@ fn count_keys_counts_by_range() {
         assert_eq!(memtable.count_keys(&ends), expected);
     }
 }
+
+#[test]
+fn count_and_samples_of_a_range_match_its_keys() {
+    let memtable = Arc::new(small());
+    assert_eq!(memtable.count_between(b"", None), 0);
+    assert!(memtable.sample_between(b"", None, 10).is_empty());
+    let keys: Vec<Vec<u8>> = (0..4000u32).map(|i| in_tree(1, &mix(u64::from(i)).to_be_bytes()[..3])).collect();
+    for (sequence, key) in keys.iter().chain(&keys[..500]).enumerate() {
+        memtable.writer().insert(key, sequence as u64 + 1, EntryKind::Value, b"v");
+    }
+    let distinct: std::collections::BTreeSet<&Vec<u8>> = keys.iter().collect();
+    assert_eq!((memtable.key_count(), memtable.entry_count()), (distinct.len(), 4500));
+    let mut chance = Chance(6);
+    for round in 0..200 {
+        let mut key = |cut: u64| keys[chance.below(4000) as usize][..7 - chance.below(cut) as usize].to_vec();
+        let (start, end) = (if round % 5 == 0 { Vec::new() } else { key(3) }, (round % 3 > 0).then(|| key(3)));
+        let in_range: Vec<&Vec<u8>> = distinct
+            .iter()
+            .copied()
+            .filter(|key| **key >= start && end.as_ref().is_none_or(|end| *key < end))
+            .collect();
+        assert_eq!(memtable.count_between(&start, end.as_deref()), in_range.len());
+        let max = 1 + chance.below(60) as usize;
+        let samples = memtable.sample_between(&start, end.as_deref(), max);
+        assert_eq!(samples.first().map(|(key, _)| key), in_range.first().copied());
+        assert!(samples.len() <= max + 1, "{} of {max}", samples.len());
+        let mut at = 0;
+        for (key, count) in samples {
+            assert_eq!(&key, in_range[at]);
+            at += count;
+        }
+        assert_eq!(at, in_range.len());
+    }
+}

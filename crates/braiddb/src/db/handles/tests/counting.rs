@@ -4,7 +4,7 @@
 
 use crate::{
     db::{
-        Db, Durability, Settings, Tree,
+        Db, Durability, RangeEstimate, Settings, Tree,
         tests_common::{Clock, SECOND_NS, mem, open, small},
     },
     platform::Runtime,
@@ -114,6 +114,26 @@ fn counts_are_exact_and_estimates_within_their_bounds() {
     db.compact().unwrap();
     check(&db, &tree, &keys);
     assert_eq!((before.len().unwrap(), after.len().unwrap()), (1, 1));
+}
+
+/// Trees in one segment of a run had all of its bytes or none: a rank is exact to a segment.
+#[test]
+fn small_trees_of_one_run_share_its_bytes() {
+    let vfs = mem();
+    let db = open(small(&vfs)).unwrap();
+    let trees: Vec<Tree> = (0..40).map(|number| db.tree(&format!("t{number}")).unwrap()).collect();
+    for tree in &trees {
+        for number in 0..3 {
+            tree.put(key(number), [7; 100]).unwrap();
+        }
+    }
+    let sizes = |trees: &[Tree]| trees.iter().map(|tree| tree.approximate(..).unwrap().bytes).collect::<Vec<u64>>();
+    assert!(sizes(&trees).iter().all(|bytes| (100..1000).contains(bytes)), "{:?}", sizes(&trees));
+    db.flush().unwrap();
+    assert!(sizes(&trees).iter().all(|bytes| (100..1000).contains(bytes)), "{:?}", sizes(&trees));
+    trees[20].put(key(9), [7; 100]).unwrap();
+    assert!((200..1100).contains(&sizes(&trees)[20]), "{:?}", sizes(&trees));
+    assert_eq!(db.tree("empty").unwrap().approximate(..).unwrap(), RangeEstimate::default());
 }
 
 #[test]
