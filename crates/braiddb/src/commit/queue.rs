@@ -57,9 +57,11 @@ impl<T, R> Default for CommitQueue<T, R> {
 impl<T, R> CommitQueue<T, R> {
     /// Commits `request`, by a call of `commit` on this or another thread, perhaps in a group of up
     /// to `group_bytes_max` by `size_bytes`. Calls of `commit` never overlap; each passes one
-    /// result per request, in order, to its second argument. Before the thread parks, and once it
-    /// is woken for good, `parks` is called with true and with false. `None`: the leader panicked
-    /// and the outcome is unknown.
+    /// result per request, in order, to its second argument. `None`: the leader panicked and the
+    /// outcome is unknown.
+    ///
+    /// `parks` measures the wait: it is called with true before this thread first parks, and with
+    /// false after its last wake-up. If the thread never parks, it is not called.
     pub fn submit(
         &self,
         mut request: T,
