@@ -1,7 +1,16 @@
-//! Shows the engine's log on standard error.
+//! Shows the log of the engine and of the command on standard error.
+//!
+//! At level info (`-v`): how each database was opened, flushes, merges and waits, rates, and the time
+//! of the command. At level debug (`-vv`): what the engine does, with the begin of each job.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::Path,
+    time::{Duration, Instant},
+};
 
+use braiddb::{Builder, Db, events::Event};
+use tracing::{debug, enabled, info};
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
     fmt,
@@ -10,7 +19,10 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use crate::output::note;
+use crate::{
+    notation::{show_bytes, show_count, show_counted},
+    output::note,
+};
 
 const VARIABLE: &str = "RUST_LOG";
 
@@ -53,4 +65,48 @@ pub fn start(verbose: u8) {
         .with_filter(filter);
     // Fails if logging has started already, as in tests.
     let _ = registry().with(lines).try_init();
+}
+
+/// Logs the events of databases that `builder` opens.
+pub fn with_events(builder: Builder) -> Builder {
+    if enabled!(tracing::Level::INFO) { builder.on_event(note_event) } else { builder }
+}
+
+fn note_event(event: &Event) {
+    match event {
+        Event::FlushEnd { took, is_done: true } => info!("flushed a memtable in {took:.1?}"),
+        Event::MergeEnd { partition, kind, took, is_done: true } => {
+            info!("partition {partition}: {kind} in {took:.1?}");
+        }
+        Event::ThrottleBegin => info!("commits are throttled: merges fall behind"),
+        Event::ThrottleEnd => info!("commits are not throttled any more"),
+        Event::StallBegin => info!("commits wait for a flush"),
+        Event::StallEnd { took } => info!("commits have waited for a flush for {took:.1?}"),
+        // The engine logs it.
+        Event::SlowCommit(_) => {}
+        event => debug!("{event:?}"),
+    }
+}
+
+/// Logs the time of an open and what it found.
+pub fn note_opened(path: &Path, access: &str, db: &Db, begun: Instant) {
+    if !enabled!(tracing::Level::INFO) {
+        return;
+    }
+    let (took, stats) = (begun.elapsed(), db.stats());
+    let runs = stats.partitions.iter().map(|partition| partition.runs.len() + partition.loose.len()).sum::<usize>();
+    info!(
+        "opened {} {access} in {took:.1?}: commit {}, {} and {} on disk, {} read from the log",
+        path.display(),
+        stats.last_sequence,
+        show_counted(runs as u64, "run"),
+        show_bytes(stats.disk_bytes),
+        show_counted(stats.recovered_records, "record")
+    );
+}
+
+/// Logs an amount and its rate.
+pub fn note_rate(verb: &str, records: u64, took: Duration) {
+    let per_second = records as f64 / took.as_secs_f64().max(1e-6);
+    info!("{verb} {} in {took:.1?}: {} per second", show_counted(records, "record"), show_count(per_second as u64));
 }

@@ -33,7 +33,8 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(name = "braid", version, after_help = crate::exit::HELP, subcommand_required = true)]
 pub struct Arguments {
-    /// Log more to standard error: -v info, -vv debug, -vvv trace [default: warnings]
+    /// Log more to standard error: -v opens, flushes, merges, rates and times, -vv all that the engine
+    /// does, -vvv traces [default: warnings]
     ///
     /// The environment variable RUST_LOG, such as `braiddb=debug`, overrides this option.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
@@ -89,9 +90,9 @@ pub enum Command {
     /// last commit; if another process has the database open, after the last commit known to be on
     /// disk.
     Watch(WatchArguments),
-    /// Serve a database over HTTP on a loopback address
+    /// Serve a database over HTTP, with TLS also to other machines
     ///
-    /// Without --write it opens the database for reading, also while another process writes it, and
+    /// Listens at a loopback address unless --listen and --tls-cert are given. Without --write it opens the database for reading, also while another process writes it, and
     /// shows that process's commits a moment later. Each request needs the bearer token that the
     /// command prints. Ends in order, with code 0, after Ctrl-C or SIGTERM. docs/http.md describes
     /// the protocol.
@@ -104,7 +105,10 @@ pub enum Command {
     /// it, and shows that process's commits. The command `help` lists the commands.
     #[cfg(feature = "shell")]
     Shell(ShellArguments),
-    /// Show sizes, counters, and the partitions with their runs and views
+    /// Show the sizes of trees and files, and the partitions with their runs and views
+    ///
+    /// Counters, memory and slow commits are known only to the process that has the database open for
+    /// writing: see `braid top`.
     Stats(StatsArguments),
     /// Show rates, latencies, memory and background work, live
     ///

@@ -1,5 +1,7 @@
 //! Dispatches the command line to the commands.
 
+use std::time::Instant;
+
 use anyhow::Result;
 
 #[cfg(feature = "completions")]
@@ -13,7 +15,9 @@ use super::{
 use crate::{arguments::Command, bench, demo};
 
 pub fn run(command: Command) -> Result<u8> {
+    let begun = Instant::now();
     let done = run_command(command);
+    tracing::info!("the command took {:.1?}", begun.elapsed());
     if done.is_err() {
         created::remove_if_empty();
     }

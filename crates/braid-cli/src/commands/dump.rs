@@ -5,6 +5,7 @@ use std::{
     fs::{self, File},
     io::{self, BufReader, BufWriter, Read, Write},
     path::Path,
+    time::Instant,
 };
 
 use anyhow::{Context, Result};
@@ -20,6 +21,7 @@ use crate::{
     bar::Bar,
     exit::{CORRUPTION, NOT_FOUND, OK, failure, usage},
     interrupt::{self, End, Pace},
+    logging,
     notation::{show_bytes, show_count, show_counted, show_key, show_name},
     output::{OutputFile, Stdout, note, print_line},
     places::{check_new_directory, making_directory},
@@ -69,6 +71,7 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
         .failing(&mut failing)
         .skip_damaged(&mut gap);
     let mut output = UntilDamage { output: BufWriter::with_capacity(BUFFER_BYTES, output), damage: &damage };
+    let begun = Instant::now();
     let dumped = db.dump(&mut output, options);
     if let Some(damage) = damage.borrow().as_ref() {
         return Err(failure(
@@ -79,6 +82,7 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
     let report = dumped?;
     output.output.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?;
     bar.finish();
+    logging::note_rate("dumped", report.records, begun.elapsed());
     let text = show_dump(&report, arguments.json);
     if to_standard {
         note!("{text}");
@@ -200,11 +204,13 @@ pub fn load(arguments: &LoadArguments) -> Result<u8> {
     let mut show = |progress: braiddb::dump::LoadProgress| bar.set_bytes(progress.dump_bytes);
     let options =
         LoadOptions::new().threads(threads(arguments.threads)).progress(&mut show).bad_operands(arguments.bad_operands);
+    let begun = Instant::now();
     let loaded = making_directory(db, || Ok(builder(&arguments.open).load(db, &mut input, options)?));
     bar.finish();
     let input =
         if is_standard(&arguments.file) { "standard input".into() } else { arguments.file.display().to_string() };
     let report = loaded.with_context(|| format!("{input} was not loaded"))?;
+    logging::note_rate("loaded", report.records, begun.elapsed());
     if arguments.json {
         let (trees, records, bytes) = (report.trees, report.records, report.bytes);
         print_line(json!({"commit": report.sequence, "trees": trees, "records": records, "bytes": bytes}))?;
@@ -231,7 +237,14 @@ fn show_check(info: &DumpInfo, as_json: bool) -> Result<u8> {
             writeln!(out, "{}\t{} {kind}, {}", show_name(name), show_count(records), show_bytes(bytes))?;
         }
     }
-    if !as_json {
+    if as_json {
+        let records: u64 = info.trees.iter().map(|tree| tree.records).sum();
+        let end = json!({
+            "commit": info.sequence, "trees": info.trees.len(), "records": records, "dump_bytes": info.dump_bytes,
+            "merge_functions": info.merge_functions,
+        });
+        writeln!(out, "{}", json!({"end": end}))?;
+    } else {
         for function in &info.merge_functions {
             writeln!(out, "needs the application's merge function: {function}")?;
         }

@@ -1,6 +1,9 @@
 //! `braid export`
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use anyhow::Result;
 use braiddb::Db;
@@ -16,6 +19,7 @@ use crate::{
     exit::{NOT_FOUND, OK, usage},
     import::JsonOutput,
     interrupt::{self, Pace},
+    logging,
     notation::show_counted,
     output::{OutputFile, note, print_line},
     transfer::{Walk, Walked, WriteReport, write_export},
@@ -31,6 +35,7 @@ pub fn export(arguments: &ExportArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
     let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from("-"));
     begin_writing(&path);
+    let begun = Instant::now();
     let report = match format {
         ExportFormat::Export => {
             let mut output = JsonOutput::create(&path)?;
@@ -47,6 +52,7 @@ pub fn export(arguments: &ExportArguments) -> Result<u8> {
         }
         ExportFormat::Jsonl => export_documents(&db, arguments, &path)?,
     };
+    logging::note_rate("exported", report.records, begun.elapsed());
     if arguments.json {
         let line = json!({"records": report.records, "left_out": report.left_out});
         if is_standard(&path) {

@@ -37,10 +37,10 @@ pub use explain::{plain_tree, write_explained};
 pub use index::IndexCommand;
 #[cfg(feature = "shell")]
 pub use maintenance::tree_line;
+#[cfg(any(feature = "shell", feature = "top"))]
+pub use open::open_follower;
 #[cfg(feature = "shell")]
 pub use open::{NamedTree, key_notation, open_for_writing};
-#[cfg(any(feature = "shell", feature = "top"))]
-pub use open::{builder, check_directory};
 #[cfg(feature = "shell")]
 pub use pairs::write_pair;
 #[cfg(feature = "shell")]

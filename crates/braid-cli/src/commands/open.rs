@@ -4,9 +4,11 @@
 //! retained log), and without a log archive drops segments that were not archived. So commands that
 //! only read open read-only, without a lock.
 
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::{collections::BTreeMap, fs, io, path::Path, time::Instant};
 
 use anyhow::{Context, Result};
+#[cfg(any(feature = "shell", feature = "top"))]
+use braiddb::Follower;
 use braiddb::{Builder, Db, Durability, MultiTree, Tree};
 
 use super::created::NewPlace;
@@ -14,6 +16,7 @@ use crate::{
     arguments::{DurabilityArgument, KeyArguments, OpenArguments, ReadArguments},
     exit::{self, NOT_FOUND, failure, usage},
     import::stored_key_notation,
+    logging,
     notation::{KeyNotation, show_name},
     output::note,
     places::check_new_directory,
@@ -31,25 +34,46 @@ impl From<DurabilityArgument> for Durability {
 }
 
 pub fn builder(arguments: &OpenArguments) -> Builder {
-    match arguments.memory {
+    logging::with_events(match arguments.memory {
         Some(bytes) => Db::builder().memory(usize::try_from(bytes).unwrap_or(usize::MAX)),
         None => Db::builder(),
-    }
+    })
+}
+
+const FOR_READING: &str = "for reading";
+const FOR_WRITING: &str = "for writing";
+
+/// Opens a database, and logs it.
+fn open(builder: Builder, path: &Path, access: &str) -> braiddb::Result<Db> {
+    let begun = Instant::now();
+    let db = builder.open(path)?;
+    logging::note_opened(path, access, &db, begun);
+    Ok(db)
+}
+
+/// Opens a database for reading that shows the commits of its owner.
+#[cfg(any(feature = "shell", feature = "top"))]
+pub fn open_follower(path: &Path, arguments: &OpenArguments) -> Result<Follower> {
+    check_directory(path)?;
+    let begun = Instant::now();
+    let follower = builder(arguments).open_follower(path)?;
+    logging::note_opened(path, FOR_READING, &follower.db(), begun);
+    Ok(follower)
 }
 
 pub fn open_for_reading(path: &Path, arguments: &ReadArguments) -> Result<Db> {
     check_directory(path)?;
-    Ok(builder(&arguments.open).create(false).read_only(true).open(path)?)
+    Ok(open(builder(&arguments.open).create(false).read_only(true), path, FOR_READING)?)
 }
 
 pub fn open_keeping_log(path: &Path, arguments: &ReadArguments, bytes: u64) -> Result<Db> {
     check_directory(path)?;
-    Ok(builder(&arguments.open).create(false).log_retention(bytes).open(path)?)
+    Ok(open(builder(&arguments.open).create(false).log_retention(bytes), path, FOR_WRITING)?)
 }
 
 pub fn open_for_writing(path: &Path, arguments: &OpenArguments) -> Result<Db> {
     check_directory(path)?;
-    Ok(builder(arguments).create(false).open(path)?)
+    Ok(open(builder(arguments).create(false), path, FOR_WRITING)?)
 }
 
 pub fn open_or_create(path: &Path, arguments: &OpenArguments, create: bool) -> Result<Db> {
@@ -72,11 +96,11 @@ pub fn create_database(path: &Path, arguments: &OpenArguments) -> Result<Db> {
         check_directory(path)?;
     }
     if path.join("CURRENT").exists() {
-        return Ok(builder(arguments).create(true).open(path)?);
+        return Ok(open(builder(arguments).create(true), path, FOR_WRITING)?);
     }
     check_new_directory(path, "the new database")?;
     let place = NewPlace::of(path);
-    let opened = builder(arguments).create(true).open(path);
+    let opened = open(builder(arguments).create(true), path, FOR_WRITING);
     // With `Locked`, another process is creating the database.
     if !matches!(opened, Err(braiddb::Error::Locked { .. })) {
         place.note_created(path);
@@ -86,7 +110,7 @@ pub fn create_database(path: &Path, arguments: &OpenArguments) -> Result<Db> {
 
 pub fn open_archiving(path: &Path, archive: &Path, arguments: &OpenArguments) -> Result<Db> {
     check_directory(path)?;
-    Ok(builder(arguments).create(false).log_archive(archive).open(path)?)
+    Ok(open(builder(arguments).create(false).log_archive(archive), path, FOR_WRITING)?)
 }
 
 pub fn check_directory(path: &Path) -> Result<()> {

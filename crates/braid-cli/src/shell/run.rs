@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     arguments::ShellArguments,
-    commands::{NamedTree, builder, check_directory, open_for_writing},
+    commands::{NamedTree, open_follower, open_for_writing},
     interrupt::{self, Pace},
     output::{self, Stdout},
 };
@@ -22,10 +22,7 @@ pub fn run(arguments: &ShellArguments) -> Result<u8> {
             let advice = "without --write, the shell reads it beside the process that has it open";
             if is_locked(&error) { error.context(advice) } else { error }
         })?),
-        false => {
-            check_directory(&arguments.db)?;
-            Access::Follower(builder(&arguments.open).open_follower(&arguments.db)?)
-        }
+        false => Access::Follower(open_follower(&arguments.db, &arguments.open)?),
     };
     let mut session = Session::new(access, arguments.durability.into(), arguments.json);
     if let Some(name) = &arguments.tree {

@@ -1,8 +1,9 @@
 //! Readings of a database directory, beside the process that has it open.
 
 use std::{
-    path::Path,
-    time::{SystemTime, UNIX_EPOCH},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::Result;
@@ -12,52 +13,75 @@ use braiddb::{
     stats::{Stats, TreeInfo},
 };
 
-use super::reading::{Reading, Sizes, TreeLine};
-use crate::{
-    arguments::OpenArguments,
-    commands::{builder, check_directory},
-    notation::show_name,
-};
+use super::reading::{Reading, Sizes, TREES_AGE_MAX, TreeLine, largest};
+use crate::{arguments::OpenArguments, commands::open_follower, notation::show_name};
 
 const LOCK_NAME: &str = "LOCK";
 
-/// Maximum trees to show: each estimate walks over the follower's memtables.
-const TREES_MAX: usize = 100;
-
 pub struct Files {
     follower: Follower,
-    lock: std::path::PathBuf,
+    lock: PathBuf,
+    trees: Mutex<Option<Trees>>,
+}
+
+#[derive(Clone)]
+struct Trees {
+    lines: Vec<TreeLine>,
+    left_out: usize,
+    alarms: Vec<String>,
+    read: Instant,
 }
 
 impl Files {
     pub fn open(path: &Path, arguments: &OpenArguments) -> Result<Files> {
-        check_directory(path)?;
-        Ok(Files { follower: builder(arguments).open_follower(path)?, lock: path.join(LOCK_NAME) })
+        Ok(Files { follower: open_follower(path, arguments)?, lock: path.join(LOCK_NAME), trees: Mutex::default() })
+    }
+
+    /// The first reading has no trees: their sizes can take long.
+    pub fn read_first(&self) -> Result<Reading> {
+        let empty = Trees { lines: Vec::new(), left_out: 0, alarms: Vec::new(), read: Instant::now() };
+        self.follower.refresh()?;
+        Ok(self.reading(empty))
     }
 
     pub fn read(&self) -> Result<Reading> {
         self.follower.refresh()?;
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = match trees.take().filter(|trees| trees.read.elapsed() < TREES_AGE_MAX) {
+            Some(trees) => trees,
+            None => self.read_trees()?,
+        };
+        Ok(self.reading(trees.insert(found).clone()))
+    }
+
+    fn read_trees(&self) -> Result<Trees> {
         let db = self.follower.db();
-        let stats = db.stats();
-        let trees = db.trees()?;
-        let (mut lines, mut alarms) = (Vec::new(), stats.damaged_partitions.clone());
-        for tree in trees.iter().take(TREES_MAX) {
-            match line_of(&db, tree) {
+        let (mut lines, mut alarms) = (Vec::new(), Vec::new());
+        for tree in db.trees()? {
+            match line_of(&db, &tree) {
                 Ok(line) => lines.push(line),
+                // The tree was dropped meanwhile.
+                Err(error) if error.is_not_found() => {}
                 // Damage in one tree hides no other.
                 Err(error) => alarms.push(format!("{}: {error}", show_name(&tree.name))),
             }
         }
-        Ok(Reading {
+        let (lines, left_out) = largest(lines);
+        Ok(Trees { lines, left_out, alarms, read: Instant::now() })
+    }
+
+    fn reading(&self, trees: Trees) -> Reading {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let stats = self.follower.db().stats();
+        Reading {
             time_us: u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX),
             sizes: sizes_of(&stats),
             inside: None,
-            trees_left_out: trees.len().saturating_sub(TREES_MAX),
-            trees: lines,
-            alarms,
+            trees: trees.lines,
+            trees_left_out: trees.left_out,
+            alarms: stats.damaged_partitions.into_iter().chain(trees.alarms).collect(),
             owner: self.owner(),
-        })
+        }
     }
 
     fn owner(&self) -> String {

@@ -16,5 +16,6 @@ mod sections;
 mod server;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 pub use run::run;

@@ -1,5 +1,13 @@
 //! What is known about a database at one time.
 
+use std::time::Duration;
+
+/// Age from which the sizes of trees are read again.
+pub const TREES_AGE_MAX: Duration = Duration::from_secs(10);
+
+/// Maximum trees of a reading.
+pub const TREES_MAX: usize = 100;
+
 /// All numbers count since the process began, except sizes.
 #[derive(Clone, Debug)]
 pub struct Reading {
@@ -129,4 +137,12 @@ pub struct TreeLine {
     pub is_multi: bool,
     pub keys: u64,
     pub bytes: u64,
+}
+
+/// Returns the largest trees, the largest first, and the number of the others.
+pub fn largest(mut trees: Vec<TreeLine>) -> (Vec<TreeLine>, usize) {
+    trees.sort_by_key(|tree| std::cmp::Reverse(tree.bytes));
+    let left_out = trees.len().saturating_sub(TREES_MAX);
+    trees.truncate(TREES_MAX);
+    (trees, left_out)
 }

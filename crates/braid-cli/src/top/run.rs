@@ -7,11 +7,13 @@ use anyhow::Result;
 use super::{
     files::Files,
     frame::Frame,
+    http::{Address, Client},
     reading::Reading,
     report::to_json,
     screen,
     sections::{headline, sections},
     server::Server,
+    tls,
 };
 use crate::{
     arguments::TopArguments,
@@ -27,10 +29,14 @@ pub enum Source {
 impl Source {
     fn open(arguments: &TopArguments) -> Result<Source> {
         let Some(url) = url_of(&arguments.db) else {
-            if arguments.token.is_some() {
-                return Err(usage(
-                    "--token is for a server: give its address, http://HOST:PORT, in place of the database",
-                ));
+            let given = [
+                ("--token", arguments.token.is_some()),
+                ("--tls-ca", arguments.tls_ca.is_some()),
+                ("--insecure", arguments.insecure),
+            ];
+            if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+                let address = "give its address, http://HOST:PORT, in place of the database";
+                return Err(usage(format!("{option} is for a server: {address}")));
             }
             return Ok(Source::Files(Files::open(&arguments.db, &arguments.open)?));
         };
@@ -39,7 +45,20 @@ impl Source {
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(usage("a token has visible ASCII characters only"));
         }
-        Ok(Source::Server(Server::new(url, token)?))
+        let address = Address::parse(url)?;
+        if arguments.tls_ca.is_some() && !address.is_tls {
+            return Err(usage("--tls-ca is for a server with TLS: give https://HOST:PORT"));
+        }
+        let tls = address.is_tls.then(|| tls::config(arguments.tls_ca.as_deref())).transpose()?;
+        Ok(Source::Server(Server::new(Client { address, token, tls, is_insecure: arguments.insecure })))
+    }
+
+    /// Reads all but the sizes of trees, which can take long.
+    pub fn read_first(&self) -> Result<Reading> {
+        match self {
+            Source::Files(files) => files.read_first(),
+            Source::Server(server) => server.read_first(),
+        }
     }
 
     pub fn read(&self) -> Result<Reading> {
@@ -74,10 +93,10 @@ pub fn run(arguments: &TopArguments) -> Result<u8> {
     }
     let source = Source::open(arguments)?;
     let title = arguments.db.display().to_string();
-    let first = source.read()?;
     if !arguments.once && !arguments.json {
-        return screen::run(&title, source, first, arguments.interval);
+        return screen::run(&title, source, arguments.interval);
     }
+    let first = source.read_first()?;
     let frame = Frame::new(&title, &first, next_reading(&source, &first, arguments.interval)?);
     if arguments.json {
         print_line(to_json(&frame))?;

@@ -50,7 +50,7 @@ pub fn sections(frame: &Frame) -> Vec<Section> {
         add("Slow commits", slow_totals(inside).into_iter().chain(commits).collect());
     }
     add("Files", files(frame));
-    add("Trees", trees(frame));
+    add("Trees, by size", trees(frame));
     if frame.now.inside.is_none() {
         add("Not known here", not_known());
     }
@@ -189,9 +189,7 @@ fn files(frame: &Frame) -> Vec<Line> {
 
 /// The largest trees first.
 fn trees(frame: &Frame) -> Vec<Line> {
-    let mut trees: Vec<&TreeLine> = frame.now.trees.iter().collect();
-    trees.sort_by_key(|tree| std::cmp::Reverse(tree.bytes));
-    let mut lines: Vec<Line> = trees.into_iter().map(show_tree).collect();
+    let mut lines: Vec<Line> = frame.now.trees.iter().map(show_tree).collect();
     if frame.now.trees_left_out > 0 {
         lines.push(format!("and {}", show_counted(frame.now.trees_left_out as u64, "more tree")).into());
     }

@@ -1,33 +1,65 @@
 //! Readings of a server: `GET /stats` and `GET /trees`, as docs/http.md describes them.
 
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::{
-    http::Address,
+    http::Client,
     reading::{
-        Counters, Inside, Memory, OldReader, Readers, Reading, Requests, Sizes, SlowCommit, SlowTotal, TreeLine,
+        Counters, Inside, Memory, OldReader, Readers, Reading, Requests, Sizes, SlowCommit, SlowTotal, TREES_AGE_MAX,
+        TreeLine, largest,
     },
 };
 
+/// The server may be busy with the sizes of its trees at most for one part of this many of the time.
+const TREES_SHARE: u32 = 20;
+
 pub struct Server {
-    address: Address,
-    token: String,
+    client: Client,
+    trees: Mutex<Option<Trees>>,
+}
+
+struct Trees {
+    answer: Value,
+    read: Instant,
+    took: Duration,
+}
+
+impl Trees {
+    fn is_old(&self) -> bool {
+        self.read.elapsed() >= TREES_AGE_MAX.max(self.took * TREES_SHARE)
+    }
 }
 
 impl Server {
-    pub fn new(url: &str, token: String) -> Result<Server> {
-        Ok(Server { address: Address::parse(url)?, token })
+    pub fn new(client: Client) -> Server {
+        Server { client, trees: Mutex::default() }
+    }
+
+    /// The first reading has no trees: their sizes can take long.
+    pub fn read_first(&self) -> Result<Reading> {
+        Ok(reading(&self.get("/stats")?, &Value::Null))
     }
 
     pub fn read(&self) -> Result<Reading> {
         let stats = self.get("/stats")?;
-        Ok(reading(&stats, &self.get("/trees")?))
+        let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        if trees.as_ref().is_none_or(Trees::is_old) {
+            let begun = Instant::now();
+            let answer = self.get("/trees")?;
+            *trees = Some(Trees { answer, read: Instant::now(), took: begun.elapsed() });
+        }
+        Ok(reading(&stats, trees.as_ref().map_or(&Value::Null, |trees| &trees.answer)))
     }
 
     fn get(&self, path: &str) -> Result<Value> {
-        let body = self.address.get(path, &self.token)?;
-        serde_json::from_slice(&body).with_context(|| format!("http://{}{path} is no JSON", self.address.host))
+        let body = self.client.get(path)?;
+        serde_json::from_slice(&body).with_context(|| format!("{}{path} is no JSON", self.client.address))
     }
 }
 
@@ -37,6 +69,7 @@ pub fn reading(stats: &Value, trees: &Value) -> Reading {
     let is_follower = server["follower"] == true;
     let alarms = [&server["not_ready"], &engine["failure"]].into_iter().filter_map(Value::as_str);
     let damaged = list(&stats["damaged_partitions"]).filter_map(Value::as_str);
+    let (trees, trees_left_out) = largest(list(&trees["trees"]).map(tree).collect());
     Reading {
         time_us: number(&stats["time_us"]),
         sizes: Sizes {
@@ -48,8 +81,8 @@ pub fn reading(stats: &Value, trees: &Value) -> Reading {
             garbage_entries: number(&partitions["garbage"]),
         },
         inside: Some(inside(stats)),
-        trees: list(&trees["trees"]).map(tree).collect(),
-        trees_left_out: 0,
+        trees,
+        trees_left_out,
         alarms: alarms.chain(damaged).map(str::to_owned).collect(),
         owner: match is_follower {
             true => "a server that follows another process: counters are those of the server".to_owned(),

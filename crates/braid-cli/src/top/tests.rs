@@ -1,14 +1,21 @@
 //! Tests of readings, frames and their drawing.
 
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
+    sync::{Arc, Mutex},
+};
+
 use ratatui::{Terminal, backend::TestBackend};
 use serde_json::{Value, json};
 
 use super::{
     draw::{Screen, draw},
     frame::Frame,
+    http::{Address, Client},
     report::to_json,
     sections::{headline, sections, show_age},
-    server::reading,
+    server::{Server, reading},
 };
 
 fn stats(seconds: u64) -> Value {
@@ -109,7 +116,7 @@ on disk       5.00 MiB
 partitions           3
 runs                 9, 2 unindexed
 garbage        1 entry
-Trees
+Trees, by size
  4.88 KiB  about 2,000 pairs      large\\x01
      10 B  about 1 key            small";
     assert_eq!(text(&frame), expected);
@@ -212,6 +219,37 @@ fn footer_shows_error_and_pause() {
     assert_eq!(drawn(&screen, 40, 5)[0], "reading...");
     screen.error = Some("cannot connect".to_owned());
     assert_eq!(drawn(&screen, 40, 5)[4], "cannot connect");
+}
+
+/// A view of 10,000 trees kept the server busy: it asked for the sizes of all with each frame.
+#[test]
+fn sizes_of_trees_are_read_once_for_many_frames() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let answers = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            let path = line.split(' ').nth(1).unwrap().to_owned();
+            let many: Vec<Value> = (0..250).map(|n| json!({"name": format!("t{n}"), "bytes_estimate": n})).collect();
+            let body = if path == "/trees" { json!({"trees": many}) } else { stats(1) }.to_string();
+            answers.lock().unwrap().push(path);
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        }
+    });
+    let address = Address::parse(&url).unwrap();
+    let server = Server::new(Client { address, token: "token".to_owned(), tls: None, is_insecure: false });
+    assert!(server.read_first().unwrap().trees.is_empty());
+    for _ in 0..5 {
+        let reading = server.read().unwrap();
+        assert_eq!((reading.trees.len(), reading.trees_left_out), (100, 150));
+        assert_eq!((reading.trees[0].name.as_str(), reading.trees[99].bytes), ("t249", 150));
+    }
+    let asked = asked.lock().unwrap();
+    assert_eq!((asked[0].as_str(), asked[2].as_str(), asked.len()), ("/stats", "/trees", 7));
 }
 
 #[test]

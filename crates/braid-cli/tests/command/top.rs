@@ -41,12 +41,67 @@ fn options_of_top_are_checked() {
         (2, "top db --once --interval 0", "seconds above 0"),
         (2, "top db --once --token token-of-the-tests", "--token is for a server"),
         (2, "top http://127.0.0.1:1 --once", "BRAID_TOKEN"),
-        (2, "top https://127.0.0.1:1 --once --token token-of-the-tests", "no TLS"),
+        (2, "top db --once --insecure", "--insecure is for a server"),
+        (2, "top http://127.0.0.1:1 --once --token token-of-the-tests --tls-ca a.pem", "https://HOST:PORT"),
+        (4, "top https://127.0.0.1:1 --once --token token-of-the-tests --tls-ca a.pem", "cannot read a.pem"),
+        (2, "top ftp://127.0.0.1 --once --token token-of-the-tests", "no address of a server"),
         (4, "top http://127.0.0.1:1 --once --token token-of-the-tests", "cannot connect"),
     ] {
         let why = place.fails(code, line);
         assert!(why.contains(part), "{line}: {why}");
     }
+}
+
+/// The token went in clear to any host that a user mistyped. 192.0.2.1 is a machine that never answers
+/// (RFC 5737).
+#[test]
+fn token_in_clear_to_another_machine_is_refused_before_it_connects() {
+    let place = Workplace::new();
+    let begun = std::time::Instant::now();
+    let why = place.fails(2, "top http://192.0.2.1:8080 --once --token token-of-the-tests");
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{why}");
+    for part in ["https://192.0.2.1:8080", "ssh -L", "--insecure"] {
+        assert!(why.contains(part), "{why}");
+    }
+}
+
+#[cfg(feature = "serve")]
+#[test]
+fn top_over_tls_trusts_the_given_certificate_alone() {
+    use crate::serve::{Served, TOKEN};
+    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
+    let of_server = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../braid-server/tests/fixtures/tls");
+    let place = Workplace::with_database();
+    place.ok("put db t a 1");
+    for name in [of_server.join("server"), tests.join("authority")] {
+        let (certificate, key) = (name.with_extension("pem"), name.with_extension("key"));
+        let (certificate, key) = (certificate.display(), key.display());
+        let served = Served::start(&place, &format!("db --tls-cert {certificate} --tls-key {key}"), Some(TOKEN));
+        let port = served.address.port();
+        let top = |scheme: &str, host: &str, ca: &str| {
+            place.run(&format!("top {scheme}://{host}:{port} --token {TOKEN} --interval 0.6 --json{ca}"))
+        };
+        let ca = format!(" --tls-ca {certificate}");
+        for host in ["localhost", "127.0.0.1"] {
+            let outcome = top("https", host, &ca);
+            assert_eq!(outcome.code, 0, "{outcome:?}");
+            let report: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+            assert_eq!(report["trees"][0]["name"], "t");
+        }
+        for (scheme, host, ca, part) in [
+            ("https", "localhost", "", "--tls-ca FILE"),
+            ("https", "127.0.0.2", ca.as_str(), "another name than 127.0.0.2"),
+            ("http", "127.0.0.1", "", "give https://HOST:PORT"),
+        ] {
+            let outcome = top(scheme, host, ca);
+            assert_ne!(outcome.code, 0, "{outcome:?}");
+            assert!(outcome.stderr.contains(part), "{part}: {outcome:?}");
+        }
+    }
+    let served = Served::start(&place, "db", Some(TOKEN));
+    let ca = of_server.join("server.pem").display().to_string();
+    let plain = format!("top https://{} --token {TOKEN} --once --tls-ca {ca}", served.address);
+    assert!(place.fails(2, &plain).contains("it speaks no TLS: give http://"));
 }
 
 #[cfg(feature = "serve")]
