@@ -166,6 +166,16 @@ pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     duration.ok_or_else(|| format!("{text:?} is not a number of seconds above 0"))
 }
 
+/// Maximum time to live: 1,000 years. Expiry times are microseconds in 64 bits.
+const TTL_SECONDS_MAX: u64 = 31_557_600_000;
+
+pub fn parse_ttl(text: &str) -> Result<u64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=TTL_SECONDS_MAX).contains(seconds));
+    seconds.ok_or_else(|| {
+        format!("{text:?}: give a number of seconds, at least 1 and at most {TTL_SECONDS_MAX} (1,000 years)")
+    })
+}
+
 pub fn show_bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
@@ -312,6 +322,15 @@ mod tests {
                 all.dedup();
                 assert_eq!(all.len(), keys.len(), "{notation:?}");
             }
+        }
+    }
+
+    /// A huge number was stored as the greatest time there is.
+    #[test]
+    fn time_to_live_is_1_second_to_1000_years() {
+        assert_eq!((parse_ttl("1"), parse_ttl("31557600000")), (Ok(1), Ok(31_557_600_000)));
+        for wrong in ["0", "31557600001", "18446744073709551615", "18446744073709551616", "-1", "1.5", "soon", ""] {
+            assert!(parse_ttl(wrong).is_err_and(|why| why.contains("1,000 years")), "{wrong}");
         }
     }
 

@@ -14,7 +14,45 @@ use crate::{
     text_form::to_hex,
 };
 
-pub fn write_text(stats: &Stats, drawn: Drawn, out: &mut dyn Write) -> io::Result<()> {
+/// The process whose statistics they are.
+pub enum Seen {
+    /// It has the database open for writing, and knows everything.
+    ByOwner,
+    /// It reads the files. Its counters are its own.
+    ByReader {
+        /// The process that has the database open for writing.
+        owner: Option<String>,
+    },
+}
+
+/// Members that a reader knows: all that the files have.
+const OF_FILES: [&str; 10] = [
+    "disk_bytes",
+    "disk_reserve_bytes",
+    "disk_reserve_bytes_whole",
+    "memtable_bytes",
+    "last_sequence",
+    "damaged_partitions",
+    "recovered_records",
+    "log_tail_note",
+    "partitions",
+    "trees",
+];
+
+/// Makes the members null that only the owner knows, and names them in `not_known`.
+pub fn remove_unknown(report: &mut Value, owner: Option<&str>) {
+    let mut not_known = Vec::new();
+    for (name, value) in report.as_object_mut().into_iter().flatten() {
+        if !OF_FILES.contains(&name.as_str()) {
+            *value = Value::Null;
+            not_known.push(name.clone());
+        }
+    }
+    report["not_known"] = json!(not_known);
+    report["owner"] = json!(owner);
+}
+
+pub fn write_text(stats: &Stats, seen: &Seen, drawn: Drawn, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "on disk          {}", show_bytes(stats.disk_bytes))?;
     let (reserve, whole) = (stats.disk_reserve_bytes, stats.disk_reserve_bytes_whole);
     if reserve < whole {
@@ -24,13 +62,26 @@ pub fn write_text(stats: &Stats, drawn: Drawn, out: &mut dyn Write) -> io::Resul
         writeln!(out, "disk reserve     {}", show_bytes(whole))?;
     }
     let (memtables, cache) = (show_bytes(stats.memtable_bytes), show_bytes(stats.cache_bytes));
-    writeln!(out, "in memory        {}: memtables {memtables}, cache {cache}", show_bytes(stats.memory_bytes))?;
+    match seen {
+        Seen::ByOwner => {
+            writeln!(out, "in memory        {}: memtables {memtables}, cache {cache}", show_bytes(stats.memory_bytes))?;
+        }
+        Seen::ByReader { owner } => {
+            let records = show_counted(stats.recovered_records, "record");
+            writeln!(out, "in the log       {records} not in other files yet: {memtables} of memtables")?;
+            if let Some(owner) = owner {
+                writeln!(out, "open in          {owner}")?;
+            }
+        }
+    }
     writeln!(out, "last commit      {}", show_count(stats.last_sequence))?;
-    writeln!(out, "recovered        {} of the log", show_counted(stats.recovered_records, "record"))?;
+    if let Seen::ByOwner = seen {
+        writeln!(out, "recovered        {} of the log", show_counted(stats.recovered_records, "record"))?;
+    }
     if let Some(note) = &stats.log_tail_note {
         writeln!(out, "end of the log   {note}")?;
     }
-    if let Some(age_us) = stats.oldest_snapshot_age_us {
+    if let (Some(age_us), Seen::ByOwner) = (stats.oldest_snapshot_age_us, seen) {
         let (count, oldest) = (show_count(stats.snapshots as u64), stats.oldest_snapshot.unwrap_or_default());
         writeln!(out, "readers          {count}, the oldest at commit {oldest}, open for {:.1} s", seconds(age_us))?;
     }
@@ -212,14 +263,14 @@ fn run_json(run: &RunStats) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{to_json, write_text};
+    use super::{Seen, to_json, write_text};
     use crate::demo::Drawn;
     use braiddb::{Db, stats::SlowCause};
     use std::time::Duration;
 
     fn text_of(db: &Db) -> String {
         let mut out = Vec::new();
-        write_text(&db.stats(), Drawn::Worst, &mut out).unwrap();
+        write_text(&db.stats(), &Seen::ByOwner, Drawn::Worst, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

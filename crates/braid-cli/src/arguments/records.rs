@@ -7,7 +7,10 @@ use clap::Args;
 use super::shared::{
     DurabilityArgument, InputFormat, KeyArguments, OpenArguments, PairFormat, ReadArguments, ValueFormat,
 };
-use crate::{commands::RangeArguments, notation::parse_name};
+use crate::{
+    commands::RangeArguments,
+    notation::{parse_name, parse_ttl},
+};
 
 /// `braid get`
 #[derive(Debug, Args)]
@@ -72,7 +75,7 @@ pub struct PutArguments {
     #[command(flatten)]
     pub key_arguments: KeyArguments,
     /// Expire the value after this number of seconds; not for multi-value trees
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_ttl)]
     pub ttl: Option<u64>,
     /// When the command returns
     #[arg(long, default_value = "sync")]

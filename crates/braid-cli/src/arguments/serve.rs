@@ -25,8 +25,8 @@ pub struct ServeArguments {
     /// Permit writes, and open the database for writing
     #[arg(long)]
     pub write: bool,
-    /// From now on retain this much of the log, such as 64M, for clients of the change stream that
-    /// connect again
+    /// With --write: from now on retain this much of the log, such as 64M, for clients of the change
+    /// stream that connect again
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "write")]
     pub keep: Option<u64>,
     /// Encrypt all connections (TLS) with the certificate in this PEM file, followed by its issuers'

@@ -27,7 +27,8 @@ pub struct WatchArguments {
     /// Maximum number of commits
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-    /// From now on retain this much of the log, such as 64M; 0: only as much as recovery needs
+    /// From now on retain this much of the log, such as 64M; 0: only as much as recovery needs. Opens
+    /// the database for writing
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "read_only")]
     pub keep: Option<u64>,
     /// Print errors as JSON too

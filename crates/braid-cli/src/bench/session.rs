@@ -27,7 +27,7 @@ use crate::{
     exit::{CORRUPTION, NOT_FOUND, OK, code_of},
     notation::{show_bytes, show_count},
     output::{Stdout, note, print_line},
-    statistics,
+    statistics::{self, Seen},
 };
 
 const LOAD_BATCH: u64 = 1000;
@@ -214,7 +214,7 @@ impl Session<'_> {
             writeln!(out, "{}", json!({"benchmark": name, "stats": statistics::to_json(&stats)}))?;
         } else {
             writeln!(out)?;
-            statistics::write_text(&stats, Drawn::Worst, &mut out)?;
+            statistics::write_text(&stats, &Seen::ByOwner, Drawn::Worst, &mut out)?;
             writeln!(out)?;
         }
         out.finish()

@@ -22,7 +22,7 @@ use crate::{
     },
     exit::{NOT_FOUND, OK, SYSTEM, failure, usage},
     interrupt::{self, Pace},
-    notation::{show_bytes, show_counted, show_name},
+    notation::{parse_ttl, show_bytes, show_counted, show_name},
     output::{Stdout, print_line},
 };
 
@@ -102,9 +102,7 @@ fn set_options(db: &Db, name: &str, arguments: &TreesArguments) -> Result<()> {
         options.ttl = match text.as_str() {
             "none" => None,
             text => {
-                let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
-                let seconds = seconds
-                    .ok_or_else(|| usage(format!("--ttl {text}: give a number of seconds, at least 1, or none")))?;
+                let seconds = parse_ttl(text).map_err(|why| usage(format!("--ttl {why}, or none")))?;
                 Some(Duration::from_secs(seconds))
             }
         };

@@ -1,6 +1,13 @@
 //! `braid serve`
 
-use std::{env::VarError, fs, io, path::Path, sync::Arc, time::Duration};
+use std::{
+    env::VarError,
+    fs, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use braid_server::{Journal, Options, Rules, Server, Stopper, Store, Tls};
@@ -54,13 +61,14 @@ pub fn serve(arguments: &ServeArguments) -> Result<u8> {
     })?;
     stop_on_signal(server.stopper())?;
     let access = if arguments.write { "for reading and writing" } else { "for reading" };
-    note!("braid: serving {} {access} at {scheme}://{}/trees", arguments.db.display(), server.address());
+    let (address, others) = usable(server.address());
+    note!("braid: serving {} {access} at {scheme}://{address}/trees{others}", arguments.db.display());
     match is_given {
-        true => note!("braid: page {scheme}://{}/", server.address()),
+        true => note!("braid: page {scheme}://{address}/"),
         false => {
             note!("braid: token {}", server.token());
             // Browsers keep the fragment to themselves.
-            note!("braid: page {scheme}://{}/#token={}", server.address(), server.token());
+            note!("braid: page {scheme}://{address}/#token={}", server.token());
         }
     }
     let served = server.run();
@@ -73,6 +81,17 @@ pub fn serve(arguments: &ServeArguments) -> Result<u8> {
     }
     note!("braid: stopped");
     Ok(OK)
+}
+
+/// Returns an address that a client can connect to, and a remark: the unspecified address (0.0.0.0)
+/// stands for all of this machine.
+fn usable(address: SocketAddr) -> (SocketAddr, &'static str) {
+    let loopback: IpAddr = match address.ip() {
+        ip if !ip.is_unspecified() => return (address, ""),
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    (SocketAddr::new(loopback, address.port()), " and at every other address of this machine")
 }
 
 /// Opens the database for writing, with its events in the journal.

@@ -5,6 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 use braiddb::{
     Db,
+    platform::{SystemVfs, Vfs as _},
     stats::{RangeEstimate, TreeInfo},
 };
 use serde_json::{Value, json};
@@ -14,12 +15,19 @@ use crate::{
     arguments::{StatsArguments, StatsOptions},
     demo::Drawn,
     exit::OK,
-    notation::{show_bytes, show_count, show_name},
+    notation::{show_bytes, show_count, show_counted, show_name},
     output::Stdout,
-    statistics,
+    statistics::{self, Seen},
 };
 
-/// Maximum trees to show by default: each estimate walks over the memtables.
+const LOCK_NAME: &str = "LOCK";
+
+const UNKNOWN: &str = "
+counters, memory, readers and slow commits: known only to the process that has the database open for
+writing. A server shows them: `braid top http://HOST:PORT`, or GET /stats
+";
+
+/// Maximum trees to show by default.
 const TREES_MAX: usize = 100;
 
 struct TreeSize {
@@ -30,13 +38,14 @@ struct TreeSize {
 
 pub fn stats(arguments: &StatsArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
+    let owner = SystemVfs::new().lock_owner(&arguments.db.join(LOCK_NAME)).ok().flatten();
     let mut out = Stdout::new();
-    write_stats(&db, &arguments.shown, &mut out)?;
+    write_stats(&db, &arguments.shown, Seen::ByReader { owner }, &mut out)?;
     out.finish()?;
     Ok(OK)
 }
 
-pub fn write_stats(db: &Db, arguments: &StatsOptions, out: &mut dyn Write) -> Result<()> {
+pub fn write_stats(db: &Db, arguments: &StatsOptions, seen: Seen, out: &mut dyn Write) -> Result<()> {
     let stats = db.stats();
     let trees = db.trees()?;
     let shown = if arguments.trees { trees.len() } else { trees.len().min(TREES_MAX) };
@@ -44,12 +53,18 @@ pub fn write_stats(db: &Db, arguments: &StatsOptions, out: &mut dyn Write) -> Re
     let sizes: Vec<TreeSize> = trees.into_iter().take(shown).map(|tree| size_of(db, tree, arguments.count)).collect();
     if arguments.json {
         let mut report = statistics::to_json(&stats);
+        if let Seen::ByReader { owner } = &seen {
+            statistics::remove_unknown(&mut report, owner.as_deref());
+        }
         report["trees"] = sizes.iter().map(to_json).collect();
         report["trees_left_out"] = json!(left_out);
-        writeln!(out, "{report:#}")?;
+        writeln!(out, "{report}")?;
     } else {
-        statistics::write_text(&stats, if arguments.partitions { Drawn::All } else { Drawn::Worst }, out)?;
+        statistics::write_text(&stats, &seen, if arguments.partitions { Drawn::All } else { Drawn::Worst }, out)?;
         write_text(&sizes, left_out, out)?;
+        if let Seen::ByReader { .. } = seen {
+            out.write_all(UNKNOWN.as_bytes())?;
+        }
     }
     Ok(())
 }
@@ -97,12 +112,12 @@ fn write_text(sizes: &[TreeSize], left_out: usize, out: &mut dyn Write) -> Resul
     writeln!(out)?;
     for TreeSize { tree, estimate, is_exact } in sizes {
         let name = show_name(&tree.name);
-        let what = if tree.multi { "pairs" } else { "keys" };
+        let what = if tree.multi { "pair" } else { "key" };
         match estimate {
             Ok(found) => {
                 let about = if *is_exact { "" } else { "about " };
-                let (keys, bytes) = (show_count(found.keys), show_bytes(found.bytes));
-                writeln!(out, "tree {name}: {about}{keys} {what}, {bytes}")?;
+                let (keys, bytes) = (show_counted(found.keys, what), show_bytes(found.bytes));
+                writeln!(out, "tree {name}: {about}{keys}, {bytes}")?;
             }
             Err(error) => writeln!(out, "tree {name}: {error}")?,
         }

@@ -45,7 +45,7 @@ pub fn verify(arguments: &VerifyArguments) -> Result<u8> {
     bar.finish();
     let mut out = Stdout::new();
     if arguments.json {
-        writeln!(out, "{:#}", to_json(&report))?;
+        writeln!(out, "{}", to_json(&report))?;
     } else {
         let has_keys = report.opens && report.problems.iter().any(|problem| problem.keys.is_some());
         let notations = if has_keys { Notations::of(&arguments.db, &arguments.read) } else { Notations::default() };

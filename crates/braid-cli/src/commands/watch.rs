@@ -48,8 +48,8 @@ pub fn watch(arguments: &WatchArguments) -> Result<u8> {
     while left > 0
         && let Some(set) = watcher.try_next()?
     {
-        serde_json::to_writer(&mut out, &line(&set, &mut notations)?)?;
-        out.write_all(b"\n")?;
+        // `serde_json::to_writer` would hide that the reader is gone.
+        writeln!(out, "{}", line(&set, &mut notations)?)?;
         left -= 1;
     }
     out.finish()?;

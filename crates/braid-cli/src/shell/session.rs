@@ -28,6 +28,7 @@ use crate::{
     import::{IMPORT_TREE, KnownTrees, NewNotation},
     notation::{KeyNotation, parse_key, show_key, show_name, show_time},
     output::note,
+    statistics::Seen,
     transfer::is_of_one_record,
     typed::codec_of,
 };
@@ -187,7 +188,8 @@ impl Session {
             Statement::Release(name) => self.release(&name, out)?,
             Statement::Stats { partitions, trees, is_json } => {
                 let options = StatsOptions { json: is_json || self.is_json, partitions, trees, count: false };
-                write_stats(&self.place().db, &options, out)?;
+                let seen = if self.is_read_only() { Seen::ByReader { owner: None } } else { Seen::ByOwner };
+                write_stats(&self.place().db, &options, seen, out)?;
                 OK
             }
             Statement::Help(command) => {

@@ -10,7 +10,7 @@ use crate::{
     arguments::{InputFormat, PairFormat, ValueFormat},
     commands::RangeArguments,
     exit::usage,
-    notation::{KeyNotation, parse_name},
+    notation::{KeyNotation, parse_name, parse_ttl},
 };
 
 /// Kind of a word or of an option's value.
@@ -256,7 +256,9 @@ fn statement(spec: &'static Spec, mut given: Given) -> Result<Statement> {
         "put" => {
             let value = given.last("VALUE")?;
             let format = given.choice("--format")?.unwrap_or(InputFormat::Text);
-            Statement::Put { ttl: given.number("--ttl")?, at: given.point()?, value, format, is_json }
+            let ttl = given.text("--ttl").map(|text| parse_ttl(&text)).transpose();
+            let ttl = ttl.map_err(|why| usage(format!("--ttl {why}")))?;
+            Statement::Put { ttl, at: given.point()?, value, format, is_json }
         }
         "del" if ["--from", "--to", "--prefix"].iter().any(|name| given.has(name)) => {
             given.refuse("--value", "--value needs a key: give one, or omit --value")?;

@@ -30,7 +30,7 @@ fn filled() -> Workplace {
     place
 }
 
-const PRINTING: [&str; 31] = [
+const PRINTING: [&str; 36] = [
     "--help",
     "--version",
     "get db t k",
@@ -62,6 +62,11 @@ const PRINTING: [&str; 31] = [
     "load some.dump OUT",
     "load some.dump --check",
     "inspect db/CURRENT",
+    "count db t",
+    "index list db t",
+    "backup create --help",
+    "shell db -c trees",
+    "verify db --json",
 ];
 
 /// `println!` panicked with code 101, and later work was not done.
@@ -118,7 +123,8 @@ fn closed_or_full_standard_error_changes_no_exit_code() {
 #[test]
 fn reader_that_goes_away_ends_command_with_0_after_its_work() {
     let place = filled();
-    for command in ["scan db t", "export db", "stats db", "backup create db backups --keep 1", "compact db", "--help"] {
+    for (number, command) in PRINTING.iter().chain(&["backup create db backups --keep 1"]).enumerate() {
+        let command = command.replace("OUT", &format!("gone{number}"));
         let mut child = Command::new(BRAID);
         child.args(command.split(' ')).current_dir(place.path("")).stderr(Stdio::piped()).stdout(Stdio::piped());
         let mut child = common::spawn(&mut child);
@@ -129,6 +135,56 @@ fn reader_that_goes_away_ends_command_with_0_after_its_work() {
         assert!(!stderr.contains("panicked") && !stderr.contains("pipe"), "{command}: {stderr}");
     }
     assert_eq!(place.ok("backup list backups").lines().count(), 1);
+}
+
+/// `watch` ended with code 4: its error hid that the reader was gone. Each output is longer than a pipe
+/// holds.
+#[test]
+fn reader_of_the_first_line_ends_each_long_output_with_0() {
+    let place = Workplace::new();
+    let line =
+        |number: u32| format!("{{\"id\":\"{number:05}\",\"colour\":\"red\",\"text\":\"{}\"}}\n", "x".repeat(100));
+    place.write("in.jsonl", (0..5000).map(line).collect::<String>());
+    place.ok("create db");
+    place.ok("watch db --keep 64M");
+    let lines: String = (0..2000).map(|number| format!("put t key{number} {}\n", "v".repeat(100))).collect();
+    let written = place.run_with(&["shell", "db", "--write", "--durability", "buffered"], lines.as_bytes());
+    assert_eq!(written.code, 0, "{written:?}");
+    place.ok("import db in.jsonl --tree r --key id --index i=colour");
+    let mut trees: String = (0..3000).map(|number| format!("use {}{number} --create\n", "n".repeat(60))).collect();
+    trees.push_str("use t");
+    assert_eq!(place.run_with(&["shell", "db", "--write", "--durability", "none"], trees.as_bytes()).code, 0);
+    for command in [
+        "scan db r",
+        "scan db r --reverse --format hex",
+        "scan db r --json",
+        "scan db r --format jsonl",
+        "find db r --by i --eq red",
+        "find db r --by i --eq red --json",
+        "export db",
+        "export db --format jsonl r",
+        "export db r --values",
+        "import none in.jsonl --to-jsonl -",
+        "watch db",
+        "watch db --json",
+        "trees db",
+        "trees db --json",
+        "stats db --trees --json",
+        "shell db -c trees",
+        "shell db --json -c scan\\x20r",
+    ] {
+        let command: Vec<String> = command.split(' ').map(|word| word.replace("\\x20", " ")).collect();
+        let mut child = Command::new(BRAID);
+        child.args(&command).current_dir(place.path("")).env_remove("BRAID_DB");
+        let mut child = common::spawn(child.stderr(Stdio::piped()).stdout(Stdio::piped()).stdin(Stdio::null()));
+        let mut out = child.stdout.take().unwrap();
+        out.read_exact(&mut [0; 10]).unwrap();
+        drop(out);
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{command:?}: {stderr}");
+        assert!(!stderr.contains("pipe"), "{command:?}: {stderr}");
+    }
 }
 
 /// `-o` and `--to-jsonl` replaced a pipe by a file, and its reader waited forever.

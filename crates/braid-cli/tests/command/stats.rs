@@ -26,7 +26,7 @@ fn stats_shows_keys_and_bytes_of_each_tree() {
             place.ok("compact db");
         }
         let text = place.ok("stats db");
-        for line in ["tree by_tag: 1,000 pairs, ", "tree records: 500 keys, ", "tree small: 1 keys, "] {
+        for line in ["tree by_tag: 1,000 pairs, ", "tree records: 500 keys, ", "tree small: 1 key, "] {
             assert!(text.contains(line), "{text}");
         }
         let report = report(&place, "");
@@ -57,6 +57,44 @@ fn stats_estimate_is_near_exact_count() {
     let counted = report(&place, " --count");
     assert_eq!((&tree(&counted, "t")["keys"], &tree(&counted, "t")["exact"]), (&60_000.into(), &true.into()));
     assert!(place.ok("stats db --count").contains("tree t: 60,000 keys, "));
+}
+
+/// Beside a server, the counters of the command itself (all 0) were shown as if measured.
+#[test]
+fn stats_of_a_reader_names_what_only_the_owner_knows() {
+    let place = Workplace::with_database();
+    place.ok("put db t k v");
+    let text = place.ok("stats db");
+    assert!(!text.contains("cache") && !text.contains("recovered") && !text.contains("open in"), "{text}");
+    assert!(
+        text.contains("in the log       1 record not in") && text.contains("`braid top http://HOST:PORT`"),
+        "{text}"
+    );
+    let json = place.ok("stats db --json");
+    assert_eq!(json.lines().count(), 1);
+    let report = report(&place, "");
+    let not_known: Vec<&str> = report["not_known"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    for name in ["commits", "memory_bytes", "slow_commits", "failure", "snapshots", "log_bytes_written"] {
+        assert!(report[name].is_null() && not_known.contains(&name), "{name}: {report}");
+    }
+    for name in ["disk_bytes", "last_sequence", "memtable_bytes", "partitions"] {
+        assert!(!report[name].is_null() && !not_known.contains(&name), "{name}: {report}");
+    }
+    let shell = place.run_with(&["shell", "db", "--write", "-c", "stats --json"], b"");
+    let of_owner: Value = serde_json::from_str(&shell.stdout).unwrap();
+    assert!(of_owner["commits"].is_u64() && of_owner.get("not_known").is_none(), "{of_owner}");
+}
+
+#[cfg(all(feature = "serve", target_os = "linux"))]
+#[test]
+fn stats_beside_a_server_names_its_process() {
+    let place = Workplace::with_database();
+    let served = crate::serve::Served::start(&place, "db --write", Some(crate::serve::TOKEN));
+    served.ask("PUT", "/trees/t", crate::serve::TOKEN, "");
+    let report = report(&place, "");
+    assert!(report["commits"].is_null(), "{report}");
+    let owner = report["owner"].as_str().unwrap();
+    assert!(place.ok("stats db").contains(&format!("open in          {owner}\n")), "{owner}");
 }
 
 #[test]
