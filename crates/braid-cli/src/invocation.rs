@@ -42,7 +42,23 @@ pub fn command() -> Command {
             .help("The database, in place of the argument DB [default: that of the environment variable BRAID_DB]");
         command.arg(option)
     };
-    change_each(Arguments::command(), &option)
+    change_each(whole(), &option)
+}
+
+/// Returns the command whose options take negative numbers as values, so that the error names the
+/// value. Without it, clap advises to write `--limit -- -1`, which fails too.
+fn whole() -> Command {
+    fn changed(command: Command) -> Command {
+        let names: Vec<String> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+        let command = command.mut_args(|argument| match argument.get_action().takes_values() {
+            true if !argument.is_positional() && !argument.is_allow_hyphen_values_set() => {
+                argument.allow_negative_numbers(true)
+            }
+            _ => argument,
+        });
+        names.into_iter().fold(command, |command, name| command.mut_subcommand(name, changed))
+    }
+    changed(Arguments::command())
 }
 
 /// Returns the command with `--db` in place of the argument DB.
@@ -56,7 +72,7 @@ fn command_without_argument(default: Option<&OsStr>) -> Command {
             }
         })
     };
-    change_each(Arguments::command(), &change)
+    change_each(whole(), &change)
 }
 
 /// Changes each command that takes a database as its first argument.
@@ -219,6 +235,8 @@ mod tests {
             ("braid get t", Some("env"), "KEY"),
             ("braid restore b", Some("env"), "DB"),
             ("braid get t k --oops", Some("env"), "--oops"),
+            ("braid scan a t --limit -1", None, "invalid value '-1' for '--limit <N>'"),
+            ("braid scan t --limit -1", Some("env"), "invalid value '-1' for '--limit <N>'"),
         ] {
             let why = database_of(line, variable).unwrap_err();
             assert!(why.contains(part) && !why.starts_with("ambiguous"), "{line}: {why}");

@@ -203,3 +203,21 @@ fn stop_on_signal(stopper: Stopper) -> io::Result<()> {
 fn stop_on_signal(_: Stopper) -> io::Result<()> {
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::usable;
+
+    /// The link to the page was `https://0.0.0.0:8443/`.
+    #[test]
+    fn printed_address_can_be_opened() {
+        let shown = |address: &str| usable(address.parse().unwrap());
+        for (bound, printed) in [("0.0.0.0:8443", "127.0.0.1:8443"), ("[::]:1", "[::1]:1")] {
+            let (address, others) = shown(bound);
+            assert_eq!((address.to_string().as_str(), others.is_empty()), (printed, false));
+        }
+        for bound in ["127.0.0.1:80", "192.0.2.1:80", "[::1]:80"] {
+            assert_eq!(shown(bound), (bound.parse().unwrap(), ""));
+        }
+    }
+}

@@ -150,12 +150,19 @@ fn has_length(response: &[u8]) -> bool {
 
 fn explained(error: io::Error, address: &Address) -> anyhow::Error {
     let advice = match error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) {
-        Some(TlsError::InvalidCertificate(CertificateError::UnknownIssuer)) => {
-            "this system does not trust its certificate: give it, or that of its issuer, with --tls-ca FILE".to_owned()
-        }
         Some(TlsError::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         )) => format!("its certificate is for another name than {}", address.name()),
+        Some(TlsError::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        )) => "its certificate is not valid now".to_owned(),
+        // Also `CaUsedAsEndEntity`, of `openssl req -x509`.
+        Some(TlsError::InvalidCertificate(_)) => {
+            "its certificate is not trusted: give it, or that of its issuer, with --tls-ca FILE".to_owned()
+        }
         Some(TlsError::InvalidMessage(_)) => format!("it speaks no TLS: give http://{}", address.host),
         _ => return error.into(),
     };

@@ -38,6 +38,7 @@ impl Source {
                 let address = "give its address, http://HOST:PORT, in place of the database";
                 return Err(usage(format!("{option} is for a server: {address}")));
             }
+            refuse_bare_address(&arguments.db)?;
             return Ok(Source::Files(Files::open(&arguments.db, &arguments.open)?));
         };
         let token = arguments.token.clone().or_else(|| std::env::var("BRAID_TOKEN").ok());
@@ -70,7 +71,16 @@ impl Source {
 }
 
 fn url_of(db: &Path) -> Option<&str> {
-    db.to_str().filter(|text| text.starts_with("http://") || text.starts_with("https://"))
+    db.to_str().filter(|text| text.contains("://"))
+}
+
+/// Refuses `HOST:PORT`, which would be a directory that does not exist.
+fn refuse_bare_address(db: &Path) -> Result<()> {
+    let port = db.to_str().and_then(|text| text.rsplit_once(':')).map_or("", |(_, port)| port);
+    match port.parse::<u16>() {
+        Ok(_) if !db.exists() => Err(usage(format!("for the server at {0}, give http://{0}", db.display()))),
+        _ => Ok(()),
+    }
 }
 
 /// Waits for a newer reading: a server keeps one for half a second.

@@ -10,7 +10,7 @@ use rustls::{
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
         verify_server_name,
     },
-    crypto::ring::default_provider,
+    crypto::{CryptoProvider, ring::default_provider},
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
     server::ParsedCertificate,
 };
@@ -19,17 +19,8 @@ use crate::exit::usage;
 
 /// `file` has trusted certificates as PEM, in place of those of the system.
 pub fn config(file: Option<&Path>) -> Result<Arc<ClientConfig>> {
-    let given = file.map(read).transpose()?;
-    let trusted = given.clone().unwrap_or_else(|| rustls_native_certs::load_native_certs().certs);
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(trusted);
     let provider = Arc::new(default_provider());
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
-    let inner = verifier.map_err(|error| match file {
-        Some(path) => usage(format!("{} has no certificate that can be used: {error}", path.display())),
-        None => usage("the system has no trusted certificates: give that of the server with --tls-ca FILE"),
-    })?;
-    let verifier = Arc::new(Verifier { inner, given: given.unwrap_or_default() });
+    let verifier = Arc::new(verifier(file, &provider)?);
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .context("cannot use TLS")?
@@ -38,6 +29,19 @@ pub fn config(file: Option<&Path>) -> Result<Arc<ClientConfig>> {
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+fn verifier(file: Option<&Path>, provider: &Arc<CryptoProvider>) -> Result<Verifier> {
+    let given = file.map(read).transpose()?;
+    let trusted = given.clone().unwrap_or_else(|| rustls_native_certs::load_native_certs().certs);
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(trusted);
+    let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build();
+    let inner = inner.map_err(|error| match file {
+        Some(path) => usage(format!("{} has no certificate that can be used: {error}", path.display())),
+        None => usage("the system has no trusted certificates: give that of the server with --tls-ca FILE"),
+    })?;
+    Ok(Verifier { inner, given: given.unwrap_or_default() })
 }
 
 fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
@@ -93,5 +97,40 @@ impl ServerCertVerifier for Verifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.inner.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::CertificateError;
+
+    #[test]
+    fn given_certificate_is_trusted_for_its_names_alone() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
+        let authority = fixtures.join("authority.pem");
+        let other = fixtures.join("../../../../braid-server/tests/fixtures/tls/server.pem");
+        let checked = |trusted: &Path, shown: &Path, name: &str| {
+            let verifier = verifier(Some(trusted), &Arc::new(default_provider())).unwrap();
+            let shown = read(shown).unwrap().remove(0);
+            let name = ServerName::try_from(name.to_owned()).unwrap();
+            verifier.verify_server_cert(&shown, &[], &name, &[], UnixTime::now()).map(drop)
+        };
+        assert_eq!(checked(&authority, &authority, "localhost"), Ok(()));
+        assert_eq!(checked(&other, &other, "127.0.0.1"), Ok(()));
+        for certificate in [&authority, &other] {
+            let wrong = checked(certificate, certificate, "elsewhere.example").unwrap_err();
+            assert!(
+                matches!(
+                    wrong,
+                    Error::InvalidCertificate(
+                        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }
+                    )
+                ),
+                "{wrong}"
+            );
+        }
+        assert!(checked(&authority, &other, "localhost").is_err() && checked(&other, &authority, "localhost").is_err());
+        assert!(read(&fixtures.join("make.sh")).is_err());
     }
 }

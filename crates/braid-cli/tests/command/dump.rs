@@ -22,6 +22,24 @@ fn workplace() -> Workplace {
     place
 }
 
+/// `load --check --json` ended without the totals that its text has.
+#[test]
+fn check_of_a_dump_as_json_ends_with_totals() {
+    let place = Workplace::with_database();
+    place.ok("put db t k v");
+    place.ok("put db u k v");
+    place.ok("dump db out.dump");
+    let lines: Vec<serde_json::Value> =
+        place.ok("load out.dump --check --json").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((lines.len(), &lines[0]["name"], &lines[1]["records"]), (3, &"t".into(), &1.into()), "{lines:?}");
+    let end = &lines[2]["end"];
+    assert_eq!(
+        (&end["trees"], &end["records"], &end["merge_functions"]),
+        (&2.into(), &2.into(), &serde_json::json!([]))
+    );
+    assert!(end["commit"].as_u64() > Some(0) && end["dump_bytes"].as_u64() > Some(0), "{end}");
+}
+
 #[test]
 fn dump_is_checked_and_loaded() {
     let place = workplace();

@@ -57,5 +57,6 @@ mod tree_commands;
 mod trees;
 mod typed;
 mod upgrade;
+mod verbose;
 mod verify;
 mod watch;

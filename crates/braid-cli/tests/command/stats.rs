@@ -60,6 +60,7 @@ fn stats_estimate_is_near_exact_count() {
 }
 
 /// Beside a server, the counters of the command itself (all 0) were shown as if measured.
+#[cfg(feature = "shell")]
 #[test]
 fn stats_of_a_reader_names_what_only_the_owner_knows() {
     let place = Workplace::with_database();
@@ -67,7 +68,7 @@ fn stats_of_a_reader_names_what_only_the_owner_knows() {
     let text = place.ok("stats db");
     assert!(!text.contains("cache") && !text.contains("recovered") && !text.contains("open in"), "{text}");
     assert!(
-        text.contains("in the log       1 record not in") && text.contains("`braid top http://HOST:PORT`"),
+        text.contains("in the log       2 records not in") && text.contains("`braid top http://HOST:PORT`"),
         "{text}"
     );
     let json = place.ok("stats db --json");

@@ -44,6 +44,7 @@ fn options_of_top_are_checked() {
         (2, "top db --once --insecure", "--insecure is for a server"),
         (2, "top http://127.0.0.1:1 --once --token token-of-the-tests --tls-ca a.pem", "https://HOST:PORT"),
         (4, "top https://127.0.0.1:1 --once --token token-of-the-tests --tls-ca a.pem", "cannot read a.pem"),
+        (2, "top 127.0.0.1:1 --once", "give http://127.0.0.1:1"),
         (2, "top ftp://127.0.0.1 --once --token token-of-the-tests", "no address of a server"),
         (4, "top http://127.0.0.1:1 --once --token token-of-the-tests", "cannot connect"),
     ] {
@@ -88,11 +89,9 @@ fn top_over_tls_trusts_the_given_certificate_alone() {
             let report: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
             assert_eq!(report["trees"][0]["name"], "t");
         }
-        for (scheme, host, ca, part) in [
-            ("https", "localhost", "", "--tls-ca FILE"),
-            ("https", "127.0.0.2", ca.as_str(), "another name than 127.0.0.2"),
-            ("http", "127.0.0.1", "", "give https://HOST:PORT"),
-        ] {
+        for (scheme, host, ca, part) in
+            [("https", "localhost", "", "--tls-ca FILE"), ("http", "127.0.0.1", "", "give https://HOST:PORT")]
+        {
             let outcome = top(scheme, host, ca);
             assert_ne!(outcome.code, 0, "{outcome:?}");
             assert!(outcome.stderr.contains(part), "{part}: {outcome:?}");
