@@ -5,6 +5,7 @@
 //! another process when it expires, and a writer whose lease was taken cannot publish a backup or
 //! delete an object of the next writer (`lease.rs`, `publish.rs`).
 
+mod checkpoints;
 mod failure;
 #[cfg(test)]
 mod faulty;
@@ -21,6 +22,7 @@ mod tests;
 mod threads;
 mod writer;
 
+pub use checkpoints::{CheckpointInfo, Checkpoints};
 pub use options::TargetOptions;
 #[cfg(feature = "s3")]
 pub use s3::S3;

@@ -2,17 +2,18 @@
 //! is restored, at whatever request a writer is suspended and whatever fails.
 
 use crate::{
-    ObjectStoreTarget, TargetOptions,
+    Checkpoints, ObjectStoreTarget, TargetOptions,
     faulty::{Bucket, Fault, Faulty, Moment},
 };
 use braiddb::{
     Builder, Db, Error, Result, Tree,
     backup::{BackupInfo, BackupTarget, Backups, Retention},
-    platform::{MemVfs, Runtime, SystemRuntime, UNIX_EPOCH},
+    platform::{MemVfs, Runtime, SystemRuntime, UNIX_EPOCH, Vfs},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
+    path::Path,
     sync::{Arc, Mutex},
     thread::JoinHandle,
     time::Duration,
@@ -444,4 +445,59 @@ fn copied_objects_are_backups_in_a_directory() {
     }
     assert_eq!(Backups::new(&directory).list().unwrap(), [info]);
     assert!(Backups::new(&directory).verify(None).unwrap().problems.is_empty());
+}
+
+/// Downloads of a killed installation, complete and not, and files of an older checkpoint.
+#[test]
+fn install_goes_on_after_failures_and_installs_the_newest_checkpoint() {
+    let (world, bucket) = (World::new(), Arc::new(Bucket::default()));
+    let publisher = Checkpoints::new(plain(&bucket));
+    for round in 0..4 {
+        world.change();
+        let info = publisher.publish(&world.db).unwrap();
+        assert!(round == 0 || info.bytes_copied < info.bytes, "{info:?}");
+    }
+    let listed = Backups::new(&plain(&bucket)).list().unwrap();
+    assert_eq!(listed.len(), 2, "older checkpoints are deleted");
+    let newest = listed.last().unwrap();
+    let vfs: Arc<dyn Vfs> = Arc::new(MemVfs::new());
+    let mut failures = 0;
+    // Each call gets some requests further.
+    let installed = loop {
+        let limit = 7 + failures;
+        let store = Faulty::new(&bucket, move |request| if request < limit { Fault::None } else { Fault::Refused });
+        let options = TargetOptions::new().request_time(Duration::from_millis(10), Duration::from_millis(30));
+        let target = ObjectStoreTarget::open(store, PREFIX, options).unwrap();
+        match Checkpoints::new(target).vfs(Arc::clone(&vfs)).install_newest("/node.db") {
+            Ok(info) => break info,
+            Err(_) => failures += 1,
+        }
+        assert!(Builder::new().vfs(Arc::clone(&vfs)).create(false).open("/node.db").is_err());
+        assert!(failures < 200);
+    };
+    assert!(failures > 3, "{failures} failures only");
+    assert_eq!(installed.sequence, newest.sequence);
+    let node = Builder::new().vfs(Arc::clone(&vfs)).open("/node.db").unwrap();
+    assert!(records(&node.open_tree("albums").unwrap()) == records(&world.tree));
+    assert_eq!(vfs.list(Path::new("/node.db.download")).unwrap().len(), 1, "only the lock's file stays");
+    let again = Checkpoints::new(plain(&bucket)).vfs(vfs).install_newest("/node.db");
+    assert!(again.is_err(), "a database is not replaced");
+}
+
+#[test]
+fn install_of_damaged_checkpoint_leaves_nothing() {
+    let (world, bucket) = (World::new(), Arc::new(Bucket::default()));
+    world.change();
+    let checkpoints = |vfs: &Arc<dyn Vfs>| Checkpoints::new(plain(&bucket)).vfs(Arc::clone(vfs));
+    let vfs: Arc<dyn Vfs> = Arc::new(MemVfs::new());
+    assert!(checkpoints(&vfs).install_newest("/node.db").unwrap_err().is_not_found());
+    checkpoints(&vfs).publish(&world.db).unwrap();
+    let run = bucket.names().into_iter().find(|name| name.ends_with(".run")).unwrap();
+    let whole = bucket.get(&run).unwrap();
+    let mut damaged = whole.to_vec();
+    damaged[whole.len() / 2] ^= 1;
+    bucket.insert(&run, damaged);
+    assert!(checkpoints(&vfs).install_newest("/node.db").unwrap_err().is_corruption());
+    bucket.insert(&run, whole);
+    checkpoints(&vfs).install_newest("/node.db").unwrap();
 }

@@ -7,7 +7,7 @@
 
 use super::{
     description::{BackedUpFile, Description, ObjectKind, begun_name, description_name},
-    target::BackupTarget,
+    target::{BackupTarget, Object},
 };
 use crate::{
     base::{Error, Result, SequenceNumber},
@@ -146,6 +146,16 @@ impl<'a> Backups<'a> {
             return Err(error);
         }
         Ok(inventory.backups.values().map(Description::info).collect())
+    }
+
+    /// Lists the objects that a restore of a backup reads, the description last. A target that has
+    /// copies of them restores the same.
+    pub fn objects_of(&self, id: u64) -> Result<Vec<Object>> {
+        let (description, name) = (self.find(Some(id))?, description_name(id));
+        let object = |file: &BackedUpFile| Object { name: file.object_name(), len: file.identity.len };
+        let mut objects: Vec<Object> = description.files.iter().map(object).collect();
+        objects.extend(self.target.list()?.into_iter().filter(|object| object.name == name));
+        Ok(objects)
     }
 
     /// Reads one backup, or all, and compares every checksum. Lists problems instead of returning
