@@ -479,9 +479,15 @@ class Transaction(_View):
     _tree = Tree
     _multi_tree = MultiTree
 
-    def __init__(self, db: Database, exclusive: bool, durability: Durability | None) -> None:
+    def __init__(
+        self,
+        db: Database,
+        exclusive: bool,
+        durability: Durability | None,
+        timeout: Seconds | None = None,
+    ) -> None:
         super().__init__(db)
-        self._source = _braiddb.RawTransaction(db._raw, exclusive)
+        self._source = _braiddb.RawTransaction(db._raw, exclusive, timeout)
         self._is_exclusive = exclusive
         self._durability = durability
 
@@ -514,6 +520,11 @@ class Transaction(_View):
             return self[self._db.multi(name, create=not self._is_exclusive)]
         except NotFound:
             raise self._not_found(name) from None
+
+    @property
+    def database(self) -> Database:
+        """The database that it changes."""
+        return self._db
 
     @property
     def is_open(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._db import Database
+from ._db import Database, Transaction
 from ._errors import Conflict, ReaderExpired, Unsupported
 
 if TYPE_CHECKING:
@@ -20,8 +20,10 @@ class SharedDatabase(Database):
     `OutcomeUnknown` if none replied. A function of `transaction` runs again after `ReaderExpired`,
     at most three times.
 
-    Multi-trees, streams, `watch`, `aio`, exclusive transactions, and changes of trees raise
-    `Unsupported`. `compact`, `backup` and other operations run in the owner.
+    An exclusive transaction excludes the writers of all processes. It ends with its process; if the
+    owner ends meanwhile, its commit raises `Conflict`, and so does a stream. `watch`, `aio`, appends
+    to streams, and changes of trees raise `Unsupported`. `compact`, `backup` and other operations
+    run in the owner.
     """
 
     _conflicts = (Conflict, ReaderExpired)
@@ -35,6 +37,10 @@ class SharedDatabase(Database):
     def refresh(self) -> None:
         """Make the following reads see all commits that any process has acknowledged before."""
         self._raw.refresh()
+
+    def write_alone(self, timeout: float | None) -> Transaction:
+        """Begin an exclusive transaction, within `timeout` if `shared_timeout` is longer."""
+        return Transaction(self, True, None, timeout)
 
     @property
     def aio(self) -> AsyncDatabase:

@@ -1,8 +1,9 @@
 //! Large values, read and written in parts.
 
-use crate::{args, args::bytes, db::Shared, errors, errors::raise, handle::Handle};
+use crate::{args::bytes, db::Shared, errors, errors::raise, handle::Handle};
 use braiddb::{
     Error, Result,
+    shared::SharedStreamWriter,
     streams::{StreamReader, StreamWriter},
 };
 use parking_lot::Mutex;
@@ -69,15 +70,30 @@ impl RawStreamReader {
     }
 }
 
+/// A writer of either kind of database.
+pub enum Writer {
+    Own(StreamWriter),
+    Shared(SharedStreamWriter),
+}
+
+impl Writer {
+    fn write_all(&mut self, part: &[u8]) -> io::Result<()> {
+        match self {
+            Writer::Own(writer) => writer.write_all(part),
+            Writer::Shared(writer) => writer.write_all(part),
+        }
+    }
+}
+
 /// Writes a value in parts.
 #[pyclass(frozen, module = "braiddb._braiddb")]
 pub struct RawStreamWriter {
     shared: Arc<Shared>,
-    writer: Handle<Mutex<Option<StreamWriter>>>,
+    writer: Handle<Mutex<Option<Writer>>>,
 }
 
 impl RawStreamWriter {
-    pub fn of(shared: &Arc<Shared>, writer: StreamWriter) -> RawStreamWriter {
+    pub fn of(shared: &Arc<Shared>, writer: Writer) -> RawStreamWriter {
         RawStreamWriter { shared: Arc::clone(shared), writer: Handle::new(Mutex::new(Some(writer))) }
     }
 }
@@ -103,14 +119,13 @@ impl RawStreamWriter {
         if py.detach(write).map_err(raise)? { Ok(part.len()) } else { Err(errors::closed()) }
     }
 
-    #[pyo3(signature = (durability=None))]
-    fn commit(&self, py: Python<'_>, durability: Option<&str>) -> PyResult<()> {
-        let (writer, durability) = (self.writer.get()?, args::durability(durability)?);
+    fn commit(&self, py: Python<'_>) -> PyResult<()> {
+        let writer = self.writer.get()?;
         let commit = || {
             let writer = writer.lock().take();
-            writer.map(|writer| match durability {
-                Some(durability) => writer.commit_with(durability),
-                None => writer.commit(),
+            writer.map(|writer| match writer {
+                Writer::Own(writer) => writer.commit(),
+                Writer::Shared(writer) => writer.commit(),
             })
         };
         py.detach(commit).ok_or_else(errors::closed)?.map(drop).map_err(raise)

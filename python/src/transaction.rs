@@ -6,10 +6,13 @@ use crate::{
     db::{Engine, RawDb, Shared},
     errors::{self, Refusal, raise},
     handle::Handle,
+    stream::PythonReader,
     view::Origin,
 };
 use braiddb::{
-    Durability, Error, Result, Savepoint, Transaction, merge::MergeFunctionHandle, shared::SharedTransaction,
+    Durability, Error, Result, Savepoint, Transaction,
+    merge::MergeFunctionHandle,
+    shared::{SharedDb, SharedTransaction},
 };
 use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 use pyo3::prelude::*;
@@ -49,6 +52,19 @@ impl Begun {
         }
     }
 
+    /// Sets a value to the contents of a file object, or appends them: not in a shared database.
+    pub fn put_stream(&self, origin: &Origin, key: &[u8], reader: PythonReader, append: bool) -> Result<()> {
+        match (self, origin) {
+            (Begun::Own(transaction), Origin::Own(tree)) if append => transaction.append_stream(tree, key, reader),
+            (Begun::Own(transaction), Origin::Own(tree)) => transaction.put_stream(tree, key, reader),
+            (Begun::Shared(transaction), Origin::Shared(_, tree)) => {
+                drop(origin.in_transaction(transaction)?);
+                transaction.put_stream(tree, key, reader)
+            }
+            _ => Err(Error::InvalidArgument("another database's tree".to_owned())),
+        }
+    }
+
     pub fn merge_function(&self, engine: &Engine, name: &str) -> Result<MergeFunctionHandle> {
         match (self, engine) {
             (Begun::Shared(transaction), _) => transaction.merge_function(name),
@@ -66,7 +82,7 @@ type Slot = RefCell<Option<Begun>>;
 /// uses the transaction, the lock refuses the thread instead of waiting for itself.
 pub struct TransactionCell {
     transaction: ReentrantMutex<Slot>,
-    /// Set by its first read or write.
+    /// Set by its first read or write. An exclusive one is never begun again.
     is_used: AtomicBool,
     /// Number of writes. Iterators drop their rows ahead when it changes.
     pub writes: AtomicU64,
@@ -95,13 +111,10 @@ impl TransactionCell {
 
     /// Begins a transaction of a shared database again if it has read nothing, and does not see the
     /// tree, which was created later.
-    pub fn await_tree(&self, origin: &Origin) -> Result<()> {
-        let Origin::Shared(db, tree) = origin else { return Ok(()) };
+    pub fn await_tree(&self, db: &SharedDb, find: impl Fn(&Transaction) -> Result<()>) -> Result<()> {
         let slot = self.lock()?;
-        let lacks_tree = slot
-            .borrow()
-            .as_ref()
-            .is_some_and(|begun| tree.in_transaction(begun).is_err_and(|error| error.is_not_found()));
+        let lacks_tree =
+            slot.borrow().as_ref().is_some_and(|begun| find(begun).is_err_and(|error| error.is_not_found()));
         if lacks_tree && !self.is_used.load(Ordering::Relaxed) {
             slot.replace(Some(Begun::Shared(db.begin()?)));
         }
@@ -147,20 +160,26 @@ pub struct RawSavepoint {
 #[pymethods]
 impl RawTransaction {
     #[new]
-    #[pyo3(signature = (db, exclusive=false))]
-    fn new(py: Python<'_>, db: &RawDb, exclusive: bool) -> PyResult<RawTransaction> {
+    #[pyo3(signature = (db, exclusive=false, timeout=None))]
+    fn new(
+        py: Python<'_>,
+        db: &RawDb,
+        exclusive: bool,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<RawTransaction> {
         let shared = Arc::clone(&db.shared);
-        let engine = shared.engine()?;
-        if exclusive {
-            shared.db("an exclusive transaction")?;
-        }
+        let (engine, timeout) = (shared.engine()?, args::optional_duration(timeout)?);
         let begin = || match engine {
             Engine::Own(db) if exclusive => db.begin_exclusive().map(Begun::Own),
             Engine::Own(db) => db.begin().map(Begun::Own),
+            Engine::Shared(db) if exclusive => match timeout {
+                Some(timeout) => db.begin_exclusive_within(timeout).map(Begun::Shared),
+                None => db.begin_exclusive().map(Begun::Shared),
+            },
             Engine::Shared(db) => db.begin().map(Begun::Shared),
         };
         let transaction = ReentrantMutex::new(RefCell::new(Some(py.detach(begin).map_err(raise)?)));
-        let (is_used, writes) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (is_used, writes) = (AtomicBool::new(exclusive), AtomicU64::new(0));
         let cell = Arc::new(Handle::new(TransactionCell { transaction, is_used, writes }));
         Ok(RawTransaction { shared, cell })
     }

@@ -7,7 +7,7 @@ use crate::{
     errors::{self, Refusal, raise},
     handle::Handle,
     rows::{Kind, Rows, Source},
-    stream::{PythonReader, RawStreamReader, RawStreamWriter},
+    stream::{PythonReader, RawStreamReader, RawStreamWriter, Writer},
     transaction::RawTransaction,
     view::{Opening, Origin, View, ViewedTree},
     writes::Expiry,
@@ -134,8 +134,11 @@ impl RawTree {
         let transaction = source.cast::<RawTransaction>()?.get();
         of.check_is_of(transaction.shared())?;
         let cell = transaction.cell();
-        let found = cell.get()?;
-        let origin = py.detach(|| found.await_tree(&from.origin).map(|()| from.origin.clone())).map_err(raise)?;
+        if let Origin::Shared(db, tree) = &from.origin {
+            let begun = cell.get()?;
+            py.detach(|| begun.await_tree(db, |begun| tree.in_transaction(begun).map(drop))).map_err(raise)?;
+        }
+        let origin = py.detach(|| from.origin.clone());
         Ok(RawTree::of(transaction.shared(), origin, View::Transaction(Arc::clone(cell))))
     }
 
@@ -474,41 +477,48 @@ impl RawTree {
 
     /// Opens a value for reading in parts.
     fn stream_reader(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<RawStreamReader>> {
-        let (key, tree) = (bytes(key)?, self.own("open_stream")?);
-        let found = match &self.viewed()?.view {
-            View::Latest => py.detach(|| tree.stream(&key)),
-            View::Snapshot(snapshot, ..) => py.detach(|| snapshot.stream(tree, &key)),
+        let (key, ViewedTree { origin, view }) = (bytes(key)?, self.viewed()?);
+        let found = match view {
+            View::Latest => py.detach(|| origin.latest()?.stream(&key)),
+            View::Snapshot(snapshot, tree, _) => py.detach(|| snapshot.stream(tree, &key)),
             View::Transaction(cell) => {
                 let cell = cell.get()?;
-                py.detach(|| cell.with(|transaction| transaction.stream(tree, &key)))
+                py.detach(|| cell.with(|transaction| transaction.stream(&*origin.in_transaction(transaction)?, &key)))
             }
         };
         Ok(found.map_err(raise)?.map(|reader| RawStreamReader::of(&self.shared, reader)))
     }
 
     fn stream_writer(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<RawStreamWriter> {
-        let (key, tree) = (bytes(key)?, self.latest("open_stream(key, \"wb\")")?);
-        let writer = py.detach(|| tree.stream_writer(&key)).map_err(raise)?;
-        Ok(RawStreamWriter::of(&self.shared, writer))
+        let (key, viewed) = (bytes(key)?, self.viewed()?);
+        let writer = match viewed {
+            ViewedTree { origin: Origin::Shared(_, tree), view: View::Latest } => {
+                py.detach(|| tree.stream_writer(&key)).map(Writer::Shared)
+            }
+            _ => {
+                let tree = self.latest("open_stream(key, \"wb\")")?;
+                py.detach(|| tree.stream_writer(&key)).map(Writer::Own)
+            }
+        };
+        Ok(RawStreamWriter::of(&self.shared, writer.map_err(raise)?))
     }
 
     /// Sets a value to the contents of a file object, or appends them.
     #[pyo3(signature = (key, file, append=false))]
     fn put_stream(&self, py: Python<'_>, key: &Bound<'_, PyAny>, file: Py<PyAny>, append: bool) -> PyResult<()> {
-        let (key, tree) = (bytes(key)?, self.own("put_stream")?);
+        let (key, ViewedTree { origin, view }) = (bytes(key)?, self.viewed()?);
         let reader = PythonReader::new(file);
-        match &self.viewed()?.view {
-            View::Latest if append => py.detach(|| tree.append_stream(&key, reader)).map(drop),
-            View::Latest => py.detach(|| tree.put_stream(&key, reader)).map(drop),
-            View::Snapshot(..) => Err(Error::abort(Refusal::Snapshot)),
-            View::Transaction(cell) => {
+        if append {
+            self.own("put_stream(append=True)")?;
+        }
+        match (view, origin) {
+            (View::Latest, Origin::Own(tree)) if append => py.detach(|| tree.append_stream(&key, reader)).map(drop),
+            (View::Latest, Origin::Own(tree)) => py.detach(|| tree.put_stream(&key, reader)).map(drop),
+            (View::Latest, Origin::Shared(_, tree)) => py.detach(|| tree.put_stream(&key, reader)).map(drop),
+            (View::Snapshot(..), _) => Err(Error::abort(Refusal::Snapshot)),
+            (View::Transaction(cell), _) => {
                 let cell = cell.get()?;
-                py.detach(|| {
-                    cell.write(|transaction| match append {
-                        true => transaction.append_stream(tree, &key, reader),
-                        false => transaction.put_stream(tree, &key, reader),
-                    })
-                })
+                py.detach(|| cell.write(|transaction| transaction.put_stream(origin, &key, reader, append)))
             }
         }
         .map_err(raise)

@@ -60,7 +60,7 @@ impl RawWatcher {
         if let Some(tree) = tree {
             options = match tree.cast::<RawMultiTree>() {
                 Ok(tree) => {
-                    let tree = tree.get().tree()?;
+                    let tree = tree.get().tree("watch")?;
                     py.detach(|| options.multi_tree(tree))
                 }
                 Err(_) => {

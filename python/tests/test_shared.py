@@ -1,5 +1,6 @@
 """Databases that several processes write."""
 
+import io
 import os
 import signal
 import threading
@@ -240,25 +241,133 @@ def test_threads_of_processes_lose_no_increment(pair):
     assert pair[0].tree("counters", key=str, value=int)["n"] == 120
 
 
+def test_exclusive_transaction_excludes_other_processes(pair):
+    for number, db in enumerate(pair):
+        other, runs = pair[1 - number], []
+        db["t"][b"n"] = b"0"
+
+        def write(other=other, runs=runs):
+            other["t"][b"n"] = b"other"
+            runs.append("other")
+
+        with db.write(exclusive=True) as tx:
+            assert tx["t"][b"n"] == b"0"
+            thread = threading.Thread(target=write)
+            thread.start()
+            thread.join(0.3)
+            assert thread.is_alive() and other["t"][b"n"] == b"0"
+            with pytest.raises(braiddb.NotFound, match="creates no trees"):
+                tx["new"]
+            tx["t"][b"n"] = b"1"
+            runs.append("exclusive")
+        thread.join(20)
+        assert runs == ["exclusive", "other"]
+        with pytest.raises(ZeroDivisionError), db.write(exclusive=True) as tx:
+            tx["t"][b"n"] = b"never"
+            1 / 0
+        other.refresh()
+        assert other["t"][b"n"] == b"other"
+
+        @db.transaction(exclusive=True)
+        def change(tx):
+            tx["t"][b"n"] += b"!"
+
+        change()
+        assert db["t"][b"n"] == b"other!"
+
+
+def test_wait_for_exclusive_transaction_ends_at_the_timeout(pair, path):
+    with braiddb.open(path, **{**OPTIONS, "shared_timeout": 0.5}) as impatient:
+        tree = impatient["t"]
+        for db in pair:
+            with db.write(exclusive=True):
+                for call in (lambda: tree.put(b"a", b"1"), lambda: impatient.write(exclusive=True)):
+                    with pytest.raises(braiddb.ExclusiveOpen):
+                        call()
+            tree[b"a"] = b"1"
+
+
+def test_multi_tree_of_member_is_that_of_owner(pair):
+    for number, db in enumerate(pair):
+        tree, other = db.multi("m"), pair[1 - number]
+        tree.add(b"a", b"1")
+        tree.add_many([(b"a", b"2"), (b"b", b"3"), (b"c", b"4")])
+        with db.write() as tx:
+            of_tx = tx[tree]
+            of_tx.add(b"a", b"0")
+            of_tx.discard(b"a", b"2")
+            assert of_tx[b"a"] == [b"0", b"1"] and list(of_tx.items(prefix=b"b")) == [(b"b", b"3")]
+        other.refresh()
+        found = other.multi("m", create=False)
+        assert found[b"a"] == [b"0", b"1"] and len(found) == 4 and b"a" in found
+        assert list(found) == list(tree) and tree.count(start=b"b") == 2
+        snapshot = db.snapshot()
+        assert found.pop_first() == (b"a", b"0") and found.pop_last() == (b"c", b"4")
+        found.discard(b"a", b"1")
+        found.delete(b"b")
+        assert not found and len(snapshot[tree]) == 4
+        with pytest.raises(braiddb.ReadOnly):
+            snapshot[tree].add(b"x", b"y")
+        tree.add(b"x", b"y")
+        tree.clear()
+        other.refresh()
+        assert not found
+        with db.write() as tx:
+            tx.multi("new of the owner" if db.is_owner else "new of a member").add(b"k", b"v")
+    with pytest.raises(braiddb.InvalidArgument), pair[0].write() as tx:
+        tx[pair[1].multi("m")]
+
+
+def test_streams_of_member_are_those_of_owner(pair):
+    data = os.urandom(3_000_000)
+    for number, db in enumerate(pair):
+        tree, other = db["t"], pair[1 - number]
+        for size in (0, 100, 3_000_000):
+            tree.put_stream(b"a", io.BytesIO(data[:size]))
+            with tree.open_stream(b"b", "wb") as file:
+                for at in range(0, size, 70_000):
+                    file.write(data[at : min(at + 70_000, size)])
+            other.refresh()
+            for key in (b"a", b"b"):
+                with other["t"].open_stream(key) as file:
+                    assert file.read() == data[:size]
+        with db.write(exclusive=bool(number)) as tx:
+            tx["t"].put_stream(b"c", io.BytesIO(data))
+            with tx["t"].open_stream(b"c") as file:
+                file.seek(-5, 2)
+                assert file.read() == data[-5:]
+            assert b"c" not in other["t"]
+        with pytest.raises(ZeroDivisionError), tree.open_stream(b"c", "wb") as file:
+            file.write(data[:2_000_000])
+            1 / 0
+
+        class Broken:
+            def read(self, size):
+                raise OSError("broken")
+
+        with pytest.raises(OSError, match="broken"):
+            tree.put_stream(b"c", Broken())
+        other.refresh()
+        with db.snapshot() as snapshot, snapshot["t"].open_stream(b"c") as file:
+            assert file.read() == other["t"][b"c"] == data
+        tree.clear()
+        other.refresh()
+
+
 def test_calls_that_a_shared_database_lacks(pair, tmp_path):
     owner, member = pair
     tree = member["t"]
     tree[b"a"] = b"1"
     calls = [
-        lambda: member.multi("m"),
         lambda: member.watch(),
+        lambda: member.watch(member.multi("m")),
         lambda: member.aio,
-        lambda: member.write(exclusive=True),
         lambda: member.rename("t", "u"),
         lambda: member.__delitem__("t"),
         lambda: member.revoke_exclusive(),
-        lambda: tree.open_stream(b"a"),
-        lambda: tree.open_stream(b"a", "wb"),
-        lambda: tree.put_stream(b"a", None),
+        lambda: tree.put_stream(b"a", io.BytesIO(b"x"), append=True),
         lambda: tree.len_estimate(),
         lambda: tree.put_async(b"a", b"1"),
-        lambda: braiddb.Cache(member),
-        lambda: braiddb.Cache(tmp_path / "cache", shared=True),
         lambda: member.compact(),
         lambda: member.backup(tmp_path / "backup"),
     ]
