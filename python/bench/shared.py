@@ -1,16 +1,20 @@
-"""Compares shared databases of BraidDB with diskcache: several processes put rows of their own.
+"""Compares shared databases of BraidDB with diskcache: several processes write at the same time.
 
     pip install ./python -r python/bench/requirements.txt
-    python python/bench/shared.py [--processes 8] [--seconds 5] [--rounds 3]
+    python python/bench/shared.py [--cache] [--processes 8] [--seconds 5] [--rounds 3]
 
-Each put is one call with a value of 100 bytes, and waits for no disk: `durability="buffered"`, and
-diskcache's own default. Prints the puts a second of all processes, and the median of the rounds.
+Each process puts rows of its own. Each put is one call with a value of 100 bytes, and waits for no
+disk: `durability="buffered"`, and diskcache's own default. With `--cache`, each call is one of
+`braiddb.Cache`, and after each set there are nine gets of keys that all processes set. Prints the
+calls a second of all processes, and the median of the rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
+import random
 import statistics
 import tempfile
 import time
@@ -36,11 +40,44 @@ def diskcache_put(path: str) -> Callable[[bytes], Any]:
     return lambda key: cache.set(key, VALUE)
 
 
-OPENS = {"braiddb": braiddb_put, "diskcache": diskcache_put}
+#: Keys of all processes, and the gets after each set.
+KEYS, GETS = 1000, 9
 
 
-def work(package: str, path: str, worker: int, seconds: float, ready: Any, counts: Any) -> None:
-    put = OPENS[package](path)
+def mixed(cache: Any) -> Callable[[bytes], Any]:
+    """Return calls of a cache: one of ten is a set."""
+    random.seed(os.getpid())
+
+    def call(_: bytes) -> None:
+        cache.set(random.randrange(KEYS), VALUE, retry=True)
+        for _ in range(GETS):
+            cache.get(random.randrange(KEYS))
+
+    return call
+
+
+def braiddb_cache(path: str) -> Callable[[bytes], Any]:
+    import braiddb
+
+    return mixed(braiddb.Cache(path, shared=True, timeout=20))
+
+
+def diskcache_cache(path: str) -> Callable[[bytes], Any]:
+    import diskcache
+
+    return mixed(diskcache.Cache(path, timeout=20))
+
+
+#: What opens a package, and the calls of each of its functions.
+PUTS = {"braiddb": braiddb_put, "diskcache": diskcache_put}
+CACHES = {"Cache": braiddb_cache, "diskcache": diskcache_cache}
+OPENS = {(False, name): (1, put) for name, put in PUTS.items()}
+OPENS.update({(True, name): (1 + GETS, call) for name, call in CACHES.items()})
+
+
+def work(package: tuple[bool, str], path: str, worker: int, seconds: float, ready: Any, counts: Any) -> None:
+    calls, opened = OPENS[package]
+    put = opened(path)
     put(b"%d/first" % worker)
     ready.wait()
     began = time.perf_counter()
@@ -48,12 +85,12 @@ def work(package: str, path: str, worker: int, seconds: float, ready: Any, count
     while time.perf_counter() - began < seconds:
         put(b"%d/%d" % (worker, done))
         done += 1
-    counts.put(done / (time.perf_counter() - began))
+    counts.put(calls * done / (time.perf_counter() - began))
     # The owner stays until the others are done, or a change of owners is measured too.
     ready.wait()
 
 
-def puts_a_second(package: str, processes: int, seconds: float) -> float:
+def calls_a_second(package: tuple[bool, str], processes: int, seconds: float) -> float:
     spawn = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         ready, counts = spawn.Barrier(processes), spawn.Queue()
@@ -67,23 +104,25 @@ def puts_a_second(package: str, processes: int, seconds: float) -> float:
         for worker in crew:
             worker.join()
             if worker.exitcode != 0:
-                raise SystemExit(f"a process of {package} failed with {worker.exitcode}")
+                raise SystemExit(f"a process of {package[1]} failed with {worker.exitcode}")
         return float(total)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--cache", action="store_true")
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
-    found: dict[str, list[float]] = {package: [] for package in OPENS}
+    found: dict[str, list[float]] = {name: [] for of_cache, name in OPENS if of_cache is args.cache}
     for _ in range(args.rounds):
-        for package, rates in found.items():
-            rates.append(puts_a_second(package, args.processes, args.seconds))
-            print(f"{package:10} {rates[-1]:10,.0f} puts/s", flush=True)
-    medians = {package: statistics.median(rates) for package, rates in found.items()}
-    print(f"medians: {medians}, ratio {medians['braiddb'] / medians['diskcache']:.2f}")
+        for name, rates in found.items():
+            rates.append(calls_a_second((args.cache, name), args.processes, args.seconds))
+            print(f"{name:10} {rates[-1]:10,.0f} calls/s", flush=True)
+    medians = {name: statistics.median(rates) for name, rates in found.items()}
+    ours, theirs = medians.values()
+    print(f"medians: {medians}, ratio {ours / theirs:.2f}")
 
 
 if __name__ == "__main__":

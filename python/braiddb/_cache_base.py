@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ._cache_files import Notes, User, opened_at, opened_in
-from ._cache_store import FORMAT, ORDER, POLICIES, STATISTICS, TREES, Work, counters
+from ._cache_store import ENDS, FORMAT, ORDER, POLICIES, STATISTICS, TREES, Work, counters
 from ._cache_values import Coder
 from ._codecs import Codec
 from ._db import Database, Path, pause
@@ -24,6 +24,7 @@ from ._errors import (
     TransactionTooLarge,
     Unsupported,
 )
+from ._shared import SharedDatabase
 
 R = TypeVar("R")
 Self = TypeVar("Self", bound="CacheBase")
@@ -129,6 +130,9 @@ class CacheBase:
             db[tree]
         meta = db[self._names["meta"]]
         version = meta.get(FORMAT)
+        if not isinstance(db, SharedDatabase) and meta.get(ENDS) is not None:
+            # One process has them in memory.
+            self._run(lambda work: work.meta.delete(ENDS))
         if version not in (None, _FORMAT):
             raise Unsupported(f"the cache {self._name!r} is of another version of this package")
         for key, value in {**DEFAULT_SETTINGS, **self._stored_settings(db)}.items():
@@ -233,7 +237,10 @@ class CacheBase:
         return getattr(self, key)
 
     def _reorder(self) -> None:
-        """Build the order of evictions for another policy, in steps while others wait."""
+        """Build the order of evictions for another policy, in steps while others wait.
+
+        If other processes may write, it is one transaction.
+        """
         policy = self.eviction_policy.encode()
 
         def begin(work: Work) -> None:
@@ -254,8 +261,8 @@ class CacheBase:
             else:
                 work.policy = ""
 
-        self._open()
-        with self._opened.locked(self._timeout):
+        is_shared = isinstance(self._open(), SharedDatabase)
+        with self.transact() if is_shared else self._opened.locked(self._timeout):
             self._run(begin)
             keys, is_last = list(self._source()[self._names["entries"]]), False
             while not is_last:
@@ -318,7 +325,8 @@ class CacheBase:
         """Make the calls of this thread in a `with` block one transaction.
 
         Other writes of the cache's database wait for its end, and reads see the values from before
-        it. An exception undoes it.
+        it. An exception undoes it. If several processes share the database and the owner ends
+        meanwhile, the end raises `Conflict` and nothing was written.
         """
         with self._transact(retry, True):
             yield

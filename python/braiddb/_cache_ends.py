@@ -7,10 +7,14 @@ memory only: the first scan of a range since the open passes all its tombstones.
 INVARIANT C2: no row of a range is outside of its bounds. All writers hold the lock of `Opened`. A
 put outside of bounds widens them before its commit. A scan narrows them for its transaction; the
 commit then narrows them for all.
+
+If several processes share a cache, the bounds are in its tree `meta`, and each transaction changes
+them with the rows. There are then as many as fit into `_STORED_MAX` bytes.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import Optional
 
 #: The first key, and a key behind the last one.
@@ -21,6 +25,13 @@ Range = tuple[str, bytes]
 
 #: Maximum ranges with bounds. One more forgets all others.
 _RANGES_MAX = 1024
+
+#: Maximum bytes of stored bounds.
+_STORED_MAX = 4096
+
+#: Which tree, and the lengths of the three keys that follow.
+_STORED = struct.Struct(">BHHH")
+_TREES = ("entries", "rows", "order", "expiry", "tags")
 
 #: A key behind those of the trees `rows`, `order` and `expiry`.
 BEHIND_ALL = b"\xff" * 17
@@ -44,6 +55,33 @@ class Ends:
 
     def __init__(self) -> None:
         self._bounds: dict[Range, Bounds] = {}
+
+    @staticmethod
+    def read(data: bytes | None) -> Ends:
+        """Return stored bounds."""
+        ends, at = Ends(), 0
+        while data is not None and at < len(data):
+            tree, *lens = _STORED.unpack_from(data, at)
+            at += _STORED.size
+            keys = []
+            for size in lens:
+                keys.append(data[at : at + size])
+                at += size
+            ends._bounds[_TREES[tree], keys[0]] = keys[1], keys[2]
+        return ends
+
+    def pack(self) -> bytes:
+        """Return the bounds to store: first those that were noted last."""
+        parts: list[bytes] = []
+        left = _STORED_MAX
+        for (tree, rest), bounds in reversed(self._bounds.items()):
+            keys = (rest, *bounds)
+            part = _STORED.pack(_TREES.index(tree), *map(len, keys)) + b"".join(keys)
+            left -= len(part)
+            if left < 0:
+                break
+            parts.append(part)
+        return b"".join(reversed(parts))
 
     def get(self, of: Range) -> Bounds | None:
         """Return the bounds of a range, None if they are not known."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import os
+import tempfile
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from ._cache_base import ABSENT, CacheBase
-from ._cache_ends import BEHIND_ALL, Bounds, Range
-from ._cache_store import Entry, Work, after, now_us
+from ._cache_ends import BEHIND_ALL, Bounds, Ends, Range
+from ._cache_store import ENDS, Entry, Work, after, now_us
 from ._cache_values import Key, tag_bytes, tag_of
 from ._errors import InvalidArgument, NotFound
+from ._shared import SharedDatabase
 
 Side = Literal["back", "front"]
 
@@ -74,6 +76,8 @@ class Queues(CacheBase):
     def _store_file(self, store: Callable[..., bool], file: Any, retry: bool) -> bool:
         """Copy a file object before the transaction, which then refers to the copy."""
         place, source = os.urandom(16), _Counted(file)
+        if isinstance(self._open(), SharedDatabase):
+            return self._store_copy(store, source, retry)
         large = self._source()[self._names["large"]]
 
         def put(work: Work, at: Key, expires: int, tagged: bytes, now: int) -> Entry:
@@ -97,6 +101,23 @@ class Queues(CacheBase):
             with self._opened.locked(None if retry else self._timeout):
                 copy.close()
                 return refer()
+
+    def _store_copy(self, store: Callable[..., bool], source: _Counted, retry: bool) -> bool:
+        """Copy a file object to a temporary file before the transaction, and then into it.
+
+        Writers of all processes wait for the transaction, and it runs again if its owner ends.
+        """
+        with tempfile.SpooledTemporaryFile(_PART) as copy:
+            while part := source.read(_PART):
+                copy.write(part)
+
+            def put(work: Work, at: Key, expires: int, tagged: bytes, now: int) -> Entry:
+                place = os.urandom(16)
+                copy.seek(0)
+                work.large.put_stream(place, copy)
+                return work.put_placed(at, place, source.size, expires, tagged, now)
+
+            return self._run(store, put, retry=retry)
 
     def _value(self, source: Any, entry: Entry, as_file: bool = False) -> Any:
         """Return the value of an entry, `ABSENT` if another writer removed it meanwhile."""
@@ -159,12 +180,19 @@ class Queues(CacheBase):
         """Return the live entry at an end of a range. Remove expired ones before it."""
 
         def peek(source: Any) -> Any:
+            if isinstance(source, SharedDatabase):
+                with source.snapshot() as snapshot:
+                    stored = Ends.read(snapshot[self._names["meta"]].get(ENDS)).get(end.of)
+                    found = self._key_at(snapshot, end, stored or end.whole)
+                    return peeked_at(snapshot, found)
             ends = self._opened.ends(self._name)
             while True:
                 bounds = ends.get(end.of)
                 found = self._key_at(source, end, bounds or end.whole)
                 if ends.hold(end.of, bounds):
-                    break
+                    return peeked_at(source, found)
+
+        def peeked_at(source: Any, found: tuple[bytes, bytes] | None) -> Any:
             if found is None:
                 return None
             entry, value = self._fetch(source, found[1], False)

@@ -1,9 +1,14 @@
-"""The databases of caches: opened once in a process, and the lock of their writers."""
+"""The databases of caches: opened once in a process, and the lock of their writers.
+
+If several processes share a database, each write of a cache is an exclusive transaction. The owner
+of the database admits one at a time, and it ends with its process.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,8 +17,8 @@ from typing import Any
 
 from ._cache_ends import Ends
 from ._cache_store import Uses, Work
-from ._db import Database, open_database
-from ._errors import ExclusiveOpen, Forked, InvalidArgument, Timeout, Unsupported
+from ._db import Database, Transaction, open_database
+from ._errors import ExclusiveOpen, Forked, InvalidArgument, NoOwner, Timeout
 from ._shared import SharedDatabase
 
 
@@ -139,8 +144,6 @@ class Opened:
         with self.locked(timeout):
             if self.db is None or self.db.closed:
                 assert self.path is not None
-                if options.get("shared"):
-                    raise _not_shared()
                 # A cache can lose its last writes to a power failure.
                 self.db = open_database(self.path, {"durability": "buffered", **options})
                 self.options = options
@@ -173,11 +176,12 @@ class Opened:
         if self._writer == threading.get_ident():
             yield self._work(name)
             return
+        until = None if timeout is None else time.monotonic() + timeout
         with self.locked(timeout):
             works = self._works
             is_committed = False
             try:
-                with database().write(exclusive=is_exclusive) as self._tx:
+                with _begin(database(), is_exclusive, until) as self._tx:
                     self._writer, self._is_exclusive = threading.get_ident(), is_exclusive
                     try:
                         yield self._work(name)
@@ -186,7 +190,7 @@ class Opened:
                     finally:
                         self._writer = None
                 is_committed = True
-            except ExclusiveOpen as error:
+            except (ExclusiveOpen, NoOwner) as error:
                 raise Timeout(str(error)) from error
             finally:
                 self._tx, self._works = None, {}
@@ -196,10 +200,15 @@ class Opened:
     def _work(self, name: str) -> Work:
         work = self._works.get(name)
         if work is None:
-            notes, ends = self.notes.setdefault(name, Notes()), self.ends(name)
+            notes = self.notes.setdefault(name, Notes())
+            # Of several processes, the bounds are stored.
+            ends = None if isinstance(self._tx.database, SharedDatabase) else self.ends(name)
             work = self._works[name] = Work(name, self._tx, notes, ends, self._is_exclusive)
         return work
 
+
+#: Shortest time for the answer of another process.
+_SECONDS_MIN = 0.1
 
 #: Keys whose uses wait for a write.
 _USES_MAX = 4096
@@ -218,9 +227,17 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_unlock_paths)
 
 
-def _not_shared() -> Unsupported:
-    # Its writes do not conflict, and large values are streams.
-    return Unsupported("a cache is not available in a database opened with shared=True")
+def _begin(db: Database, is_exclusive: bool, until: float | None) -> Transaction:
+    if not isinstance(db, SharedDatabase):
+        return db.write(exclusive=is_exclusive)
+    while True:
+        left = None if until is None else max(until - time.monotonic(), _SECONDS_MIN)
+        try:
+            return db.write_alone(left)
+        except (ExclusiveOpen, NoOwner):
+            # The timeout of the database may be shorter.
+            if until is not None and time.monotonic() >= until:
+                raise
 
 
 def opened_at(path: str) -> Opened:
@@ -235,8 +252,6 @@ def opened_at(path: str) -> Opened:
 
 def opened_in(db: Database) -> Opened:
     """Return the state of the caches in an open database."""
-    if isinstance(db, SharedDatabase):
-        raise _not_shared()
     with _paths_lock:
         if db._caches is None:
             db._caches = Opened(None)

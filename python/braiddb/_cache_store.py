@@ -8,7 +8,7 @@
 | `order` | order, row | key |
 | `expiry` | expiry time, row | key |
 | `tags` | tag, row | key |
-| `meta` | a name | counters, settings |
+| `meta` | a name | counters, settings; ends of ranges, if several processes share the cache |
 
 Rows number the keys in the order of their insertion. The order is that of the evictions: the time
 of the storage or of the last use, or the number of uses. Times are microseconds since 1970, and
@@ -55,6 +55,9 @@ _STREAM_MIN = 1 << 20
 
 TREES = ("entries", "large", "rows", "order", "expiry", "tags", "meta")
 COUNTERS, ORDER, FORMAT, STATISTICS = b"counters", b"order", b"format", b"statistics"
+
+#: Bounds of ranges: `Ends`.
+ENDS = b"ends"
 
 #: Which field of an entry orders the evictions of a policy.
 POLICIES = {
@@ -201,18 +204,23 @@ class Work:
     tags: Any
     meta: Any
 
-    def __init__(self, name: str, tx: Any, notes: Any, ends: Ends, is_users: bool) -> None:
+    def __init__(self, name: str, tx: Any, notes: Any, ends: Ends | None, is_users: bool) -> None:
         self._name = name
         self.tx = tx
         self._notes = notes
-        #: Bounds of all, and those that this transaction has narrowed.
-        self._ends, self._own_ends = ends, Ends()
         #: Uses that the transaction stores.
         self._taken: Uses = []
         self._uses_bytes = _USES_BYTES
         #: True in a `transact()` of the user.
         self.is_users = is_users
-        stored, order = self.meta.get_many((COUNTERS, ORDER))
+        names = (COUNTERS, ORDER) if ends is not None else (COUNTERS, ORDER, ENDS)
+        stored, order, *stored_ends = self.meta.get_many(names)
+        #: Bounds of all, and those that this transaction has narrowed. The same if they are stored.
+        if ends is None:
+            self._ends = self._own_ends = Ends.read(stored_ends[0])
+        else:
+            self._ends, self._own_ends = ends, Ends()
+        self._stored_ends = self._ends.pack() if ends is None else None
         self.count, self.volume, self.last_row = _COUNTERS.unpack(stored or bytes(_COUNTERS.size))
         self.policy = "" if order is None else order.decode()
         self._stored = (self.count, self.volume, self.last_row)
@@ -225,17 +233,21 @@ class Work:
         return tree
 
     def finish(self) -> None:
-        """Write the counters."""
+        """Write the counters, and bounds that are stored."""
         now = (self.count, self.volume, self.last_row)
         if now != self._stored:
             self.meta[COUNTERS] = _COUNTERS.pack(*now)
             self._stored = now
+        if self._stored_ends is not None:
+            ends = self._ends.pack()
+            if ends != self._stored_ends:
+                self.meta[ENDS] = self._stored_ends = ends
 
     def end(self, is_committed: bool) -> None:
         """Tell what the transaction changed in memory, after its end."""
-        if is_committed:
+        if is_committed and self._ends is not self._own_ends:
             self._ends.adopt(self._own_ends)
-        else:
+        if not is_committed:
             self._notes.put_back(self._taken)
 
     # Ends of ranges: C2.

@@ -17,6 +17,7 @@ from ._cache_store import Entry, Work, after, counters, now_us, time_us, whole_k
 from ._cache_values import call_key, refused_argument, tag_bytes
 from ._db import Database
 from ._errors import InvalidArgument, Timeout
+from ._shared import SharedDatabase
 
 R = TypeVar("R")
 
@@ -32,6 +33,9 @@ class Cache(Queues):
     a codec for values that are not bytes, str, int or float. In a database of your own, `name`
     begins the names of the cache's trees. There, a write also waits for exclusive transactions that
     are no `transact()`: until their end or `exclusive_wait_max` of the database, not for `timeout`.
+
+    With `shared=True`, several processes have the cache open: open it in each, after a fork, with
+    the same arguments. Writes then also wait for other processes, up to `timeout`.
 
     Settings: `size_limit` bounds `volume()`. Beyond it, a write removes up to
     `cull_limit` entries: expired ones, then others by `eviction_policy`: "least-recently-stored",
@@ -313,9 +317,15 @@ class Cache(Queues):
     def check(self, fix: bool = False, retry: bool = False) -> list[str]:
         """Compare the indexes and counters with the entries. Return the differences.
 
-        Other writers of the cache wait meanwhile. `fix` mends them.
+        Other writers of the cache wait meanwhile. `fix` mends them, in one transaction if several
+        processes share the cache.
         """
         db = self._open()
+        if isinstance(db, SharedDatabase):
+            if not fix:
+                return check(db, self._names, self._run, False)
+            with self.transact(retry):
+                return check(db, self._names, self._run, True)
         with self._opened.locked(None if retry else self._timeout):
             return check(db, self._names, self._run, fix)
 
