@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.github.braiddb.Database;
 import java.io.File;
 import java.nio.ByteBuffer;
 import java.time.Duration;
@@ -79,6 +80,21 @@ class FormatTest {
         KeyValueStore<Bytes, byte[]> headers = open(BraidStores.timestampedKeyValueStoreWithHeaders("store"));
         assertArrayEquals(HeadersBytesStore.convertFromPlainToHeaderFormat(VALUE), headers.get(KEY));
         headers.close();
+    }
+
+    /** A crash after the load of the new tree, before the drop of the old one, leaves both. */
+    @Test
+    void conversion_thatIsInterrupted_isRepeated() {
+        KeyValueStore<Bytes, byte[]> plain = open(BraidStores.keyValueStore("store"));
+        plain.put(KEY, VALUE);
+        plain.close();
+        try (Database database = Database.open(new File(directory, "braiddb/store").toPath())) {
+            database.tree("rows KEY_VALUE TIMESTAMPED 0").put("lost".getBytes(), VALUE);
+        }
+        KeyValueStore<Bytes, byte[]> timestamped = open(BraidStores.timestampedKeyValueStore("store"));
+        assertArrayEquals(TimestampedBytesStore.convertToTimestampedFormat(VALUE), timestamped.get(KEY));
+        assertNull(timestamped.get(Bytes.wrap("lost".getBytes())));
+        timestamped.close();
     }
 
     @Test
