@@ -21,7 +21,8 @@ pub struct ShellArguments {
     /// The current tree at the start, as after `use`
     #[arg(long, value_name = "TREE", value_parser = parse_name)]
     pub tree: Option<String>,
-    /// Continue after a command that failed; the first error decides the exit code
+    /// Continue after a command that failed; the first error decides the exit code. After an error in
+    /// a transaction, nothing runs until `rollback` or `commit`, which then stores nothing
     #[arg(long)]
     pub keep_going: bool,
     /// When a commit returns

@@ -34,7 +34,29 @@ use std::{
     },
     path::Path,
     sync::Arc,
+    thread,
+    time::Duration,
 };
+
+/// Tries of a lock while only queries of its owner hold it, and the pause between them.
+const LOCK_TRIES: u32 = 1000;
+const LOCK_PAUSE: Duration = Duration::from_micros(100);
+
+/// Fails with `WOULDBLOCK` if the lock has an owner. `lock_owner` holds a shared lock for an instant,
+/// which must not refuse the open of a database.
+fn lock_exclusively(file: &fs::File) -> Result<(), Errno> {
+    for _ in 0..LOCK_TRIES {
+        match retry_on_intr(|| flock(file, FlockOperation::NonBlockingLockExclusive)) {
+            Err(Errno::WOULDBLOCK) => {}
+            locked => return locked,
+        }
+        // Only an owner refuses a shared lock.
+        retry_on_intr(|| flock(file, FlockOperation::NonBlockingLockShared))?;
+        retry_on_intr(|| flock(file, FlockOperation::Unlock))?;
+        thread::sleep(LOCK_PAUSE);
+    }
+    Err(Errno::WOULDBLOCK)
+}
 
 /// A lock file may hold anything.
 const MAX_OWNER_LEN: u64 = 4096;
@@ -170,7 +192,7 @@ impl Vfs for PosixVfs {
     fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
         // Do not truncate: the text may belong to the present owner.
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        match retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+        match lock_exclusively(&file) {
             Ok(()) => {
                 // Write first, then truncate: the block exists even if the disk is full. The text
                 // is only informative.

@@ -25,6 +25,26 @@ fn posix_vfs_conforms() {
     conformance::check(&crate::platform::PosixVfs::new(), dir.path());
 }
 
+/// `braid top` asks for the owner each second, and a server that started in that instant was refused.
+#[cfg(unix)]
+#[test]
+fn queries_of_the_owner_refuse_no_lock() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let dir = tempfile::tempdir().unwrap();
+    let (path, is_done) = (dir.path().join("LOCK"), AtomicBool::new(false));
+    let vfs = crate::platform::PosixVfs::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                vfs.lock_owner(&path).unwrap();
+            }
+        });
+        let refused = (0..2000).find_map(|_| vfs.lock(&path, "owner").unwrap().err());
+        is_done.store(true, Ordering::Relaxed);
+        assert_eq!(refused, None);
+    });
+}
+
 #[cfg(windows)]
 #[test]
 fn windows_vfs_conforms() {
