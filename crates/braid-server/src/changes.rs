@@ -15,17 +15,14 @@ use crate::{
     connection::{first_of, stopped},
     event_text::{Notation, write_change, write_commit, write_position, write_problem},
     live::Source,
-    opened::{self, Opened},
     place::{DropInPool, in_pool},
     problem::Problem,
     query::Query,
     service::{Answer, Service, typed, typed_key},
+    tree_changes::{Selection, TreeChanges, gone, of_watch},
     turns::Turn,
 };
-use braiddb::{
-    Db, Error, Version,
-    watch::{ChangeSet, ChangeStream, WatchOptions},
-};
+use braiddb::{Db, Version, watch::ChangeSet};
 use bytes::Bytes;
 use hyper::{
     HeaderMap, StatusCode,
@@ -66,11 +63,11 @@ pub async fn changes(service: &Service, request: &Parts) -> Answer {
         return Err(Problem::bad_request("limit=0 asks for no commit: give at least 1"));
     }
     let db = service.db();
-    let (options, notation) = filter(&db, query)?;
+    let (selection, notation) = select(query)?;
     let turn = service.streams().begin("too many change streams are open: end others, or try again")?;
     let heartbeat = service.limits().heartbeat;
     let begin =
-        move || Ok::<_, Problem>(DropInPool::new(Following::begin(db, options, after, notation, commits_left)?));
+        move || Ok::<_, Problem>(DropInPool::new(Following::begin(db, selection, after, notation, commits_left)?));
     let following = in_pool(begin).await??;
     let stream = Stream { following, turn, heartbeat, sent: Instant::now(), is_idle: false };
     let mut response = typed(StatusCode::OK, EVENT_STREAM, Body::live(Bytes::new(), stream));
@@ -95,39 +92,18 @@ pub fn parse_version(text: &str) -> Option<Version> {
     parse_tag(format!("\"{}\"", text.trim_matches('"')).as_bytes()).map(|(version, _)| version)
 }
 
-fn filter(db: &Db, query: Query<'_>) -> Result<(WatchOptions, Notation), Problem> {
+fn select(query: Query<'_>) -> Result<(Selection, Notation), Problem> {
     let has_tuples = query.bytes("codec")?.is_some();
     let prefix = query.bytes("prefix")?.map(|prefix| typed_key(prefix, query)).transpose()?.unwrap_or_default();
     let notation = if has_tuples { Notation::Tuples { prefix_len: prefix.len() } } else { Notation::Bytes };
-    let options = WatchOptions::new().prefix(&prefix);
     let Some(name) = query.bytes("tree")? else {
         if has_tuples || !prefix.is_empty() {
             return Err(Problem::bad_request("prefix and codec are of one tree: add tree=NAME"));
         }
-        return Ok((options, notation));
+        return Ok((Selection { name: None, prefix: Vec::new() }, notation));
     };
     let name = str::from_utf8(&name).map_err(|_| Problem::bad_request("the name of a tree must be UTF-8"))?;
-    let options = match opened::open(db, name)? {
-        Opened::Single(tree) => options.tree(&tree),
-        Opened::Multi(tree) => options.multi_tree(&tree),
-    };
-    Ok((options, notation))
-}
-
-fn gone(detail: String) -> Problem {
-    let remedy = "read the records again, and follow from the Braid-Version of that scan";
-    Problem::new(StatusCode::GONE, "Changes gone", format!("{detail}: {remedy}"))
-}
-
-/// Names the remedy of a position that the log does not have.
-fn of_watch(error: Error) -> Problem {
-    match error {
-        Error::WatchTooOld { after, floor } => gone(format!(
-            "the log does not have the changes of commits {} to {floor} any more (`braid serve --keep SIZE` retains more)",
-            after.saturating_add(1)
-        )),
-        error => error.into(),
-    }
+    Ok((Selection { name: Some(name.to_owned()), prefix: prefix.into_owned() }, notation))
 }
 
 /// Wakes the stream. A ring that nothing waits for is kept.
@@ -143,7 +119,7 @@ impl Wake for Bell {
 /// The engine's stream with the text that is not written yet. Used in the pool.
 struct Following {
     db: Db,
-    changes: ChangeStream,
+    changes: TreeChanges,
     bell: Arc<Bell>,
     waker: Waker,
     notation: Notation,
@@ -165,30 +141,19 @@ struct Step {
 impl Following {
     fn begin(
         db: Db,
-        options: WatchOptions,
+        selection: Selection,
         after: Option<Version>,
         notation: Notation,
         commits_left: u64,
     ) -> Result<Following, Problem> {
-        let options = match after {
-            None => options,
-            Some(version) if db.version_of(version.sequence()) == version => options.after(version.sequence()),
-            Some(_) => {
-                return Err(gone(
-                    "the position is of another database, of this one before it was restored, or of a commit that a \
-                     crash took back"
-                        .to_owned(),
-                ));
-            }
-        };
-        let watcher = db.watch(options).map_err(|error| match error {
-            // Above the last commit.
-            Error::InvalidArgument(detail) if after.is_some() => gone(detail),
-            error => of_watch(error),
-        })?;
-        let changes = watcher
-            .into_stream()
-            .map_err(|error| Problem::new(StatusCode::NOT_IMPLEMENTED, "No change stream", error.to_string()))?;
+        if after.is_some_and(|version| db.version_of(version.sequence()) != version) {
+            return Err(gone(
+                "the position is of another database, of this one before it was restored, or of a commit that a \
+                 crash took back"
+                    .to_owned(),
+            ));
+        }
+        let changes = TreeChanges::begin(db.clone(), selection, after.map(|version| version.sequence()))?;
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&bell));
         Ok(Following { db, changes, bell, waker, notation, current: None, sent: None, commits_left, is_over: false })
@@ -208,7 +173,7 @@ impl Following {
                 self.write_current(&mut chunk);
                 continue;
             }
-            match self.changes.poll_next_change(&mut Context::from_waker(&self.waker)) {
+            match self.changes.poll_next(&mut Context::from_waker(&self.waker)) {
                 Poll::Pending => break true,
                 Poll::Ready(Some(Ok(commit))) => self.current = Some((commit, 0, 0)),
                 Poll::Ready(Some(Err(error))) => {
@@ -242,7 +207,7 @@ impl Following {
 
     /// Writes the position, which has passed commits without matching changes, if it is new.
     fn write_position(&mut self, chunk: &mut Vec<u8>) {
-        let sequence = self.changes.token().sequence();
+        let sequence = self.changes.position();
         if self.current.is_none() && self.sent != Some(sequence) {
             write_position(chunk, self.db.version_of(sequence));
             self.sent = Some(sequence);

@@ -63,6 +63,7 @@ mod store;
 #[cfg(feature = "tls")]
 mod tls;
 mod token;
+mod tree_changes;
 mod trees;
 mod turns;
 mod upload;

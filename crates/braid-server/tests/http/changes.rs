@@ -54,7 +54,10 @@ impl Events {
     }
 
     fn try_next(&mut self) -> io::Result<Option<Event>> {
+        let began = Instant::now();
         while let Some(block) = self.block()? {
+            // The comments of an idle stream end no read.
+            assert!(began.elapsed() < PATIENCE, "only comments");
             let (mut name, mut data, mut has_id) = ("message".to_owned(), None, false);
             for line in block.lines() {
                 match line.split_once(": ") {
@@ -183,6 +186,100 @@ fn filters_select_changes_and_limit_ends_the_stream() {
     server.get("/changes?tree=absent").has_problem(404);
     server.ask("POST", "/changes", &[], b"").has_problem(405);
     server.ask("HEAD", "/changes", &[], b"").has(200);
+}
+
+/// Changes of trees one after another that had the name `t`, and the version before the first.
+fn trees_of_one_name(server: &Running) -> (String, Vec<Vec<Value>>) {
+    let scan = server.get("/trees/t/").has(200);
+    server.put("/trees/t/a", "1").has(201);
+    server.put("/trees/other/a", "1").has(201);
+    server.ask("DELETE", "/trees/t", &[], b"").has(204);
+    server.put("/trees/other/b", "2").has(201);
+    server.put("/trees/t?kind=multi", "").has(201);
+    server.put("/trees/t/a", "3").has(201);
+    server.put("/trees/other/c", "3").has(201);
+    server.ask("DELETE", "/trees/t", &[], b"").has(204);
+    server.put("/trees/t?ttl=60", "").has(201);
+    server.put("/trees/t/z", "4").has(201);
+    let single = |ttl: Value| json!({"type": "create_tree", "tree": "t", "kind": "single", "ttl": ttl, "codec": null});
+    let multi = json!({"type": "create_tree", "tree": "t", "kind": "multi", "ttl": null, "codec": null});
+    let all = vec![
+        vec![json!({"type": "put", "tree": "t", "key": "a", "value": "1"})],
+        vec![json!({"type": "drop_tree", "tree": "t"})],
+        vec![multi],
+        vec![json!({"type": "add", "tree": "t", "key": "a", "value": "3"})],
+        vec![json!({"type": "drop_tree", "tree": "t"})],
+        vec![single(json!(60.0))],
+        vec![json!({"type": "put", "tree": "t", "key": "z", "value": "4"})],
+    ];
+    (scan.header("braid-version").unwrap().trim_matches('"').to_owned(), all)
+}
+
+/// Returns the changes of the next commit without the time of expiry.
+fn commit_without_expiry(events: &mut Events) -> Vec<Value> {
+    let mut changes = events.commit();
+    changes.iter_mut().for_each(|change| drop(change.as_object_mut().unwrap().remove("expires_us")));
+    changes
+}
+
+/// A stream followed the tree that had the name at its start. After a drop it was silent, and a resumed
+/// client never heard of the drop.
+#[test]
+fn stream_of_a_tree_follows_its_name() {
+    let db = retaining();
+    db.tree("t").unwrap();
+    db.tree("other").unwrap();
+    let server = Running::writable(&db);
+    let mut connected = Events::open(&server, "?tree=t", None);
+    connected.block().unwrap();
+    let (before, all) = trees_of_one_name(&server);
+    let mut ids = vec![before];
+    for expected in &all {
+        assert_eq!(commit_without_expiry(&mut connected), *expected);
+        ids.push(connected.last_id.clone().unwrap());
+    }
+    for (at, id) in ids.iter().enumerate() {
+        let mut resumed = Events::open(&server, "?tree=t", Some(id));
+        for expected in &all[at..] {
+            assert_eq!(commit_without_expiry(&mut resumed), *expected, "resumed after {at}");
+        }
+    }
+    // The prefix is of all these trees.
+    let mut of_z = Events::open(&server, "?tree=t&prefix=z", Some(&ids[0]));
+    for at in [1, 2, 4, 5, 6] {
+        assert_eq!(commit_without_expiry(&mut of_z), all[at]);
+    }
+    // A position from before the tree of its name, and none: a dropped tree, and one that never was.
+    server.ask("DELETE", "/trees/t", &[], b"").has(204);
+    let mut dropped = Events::open(&server, "?tree=t", ids.last().map(String::as_str));
+    assert_eq!((connected.commit(), dropped.commit()), (all[1].clone(), all[1].clone()));
+    let mut absent = Events::open(&server, "?tree=t", dropped.last_id.as_deref());
+    server.get("/changes?tree=t").has_problem(404);
+    server.put("/trees/t?ttl=60", "").has(201);
+    for events in [&mut connected, &mut dropped, &mut absent] {
+        assert_eq!(events.commit(), all[5]);
+    }
+}
+
+/// The name can also go to a tree that has had another one.
+#[test]
+fn stream_of_a_tree_follows_its_name_through_renames() {
+    let db = retaining();
+    db.tree("t").unwrap();
+    db.tree("other").unwrap();
+    let server = Running::writable(&db);
+    let mut connected = Events::open(&server, "?tree=t", None);
+    connected.block().unwrap();
+    let start = server.get("/trees/t/").has(200).header("braid-version").unwrap().to_owned();
+    db.rename_tree("t", "old").unwrap();
+    server.put("/trees/old/a", "1").has(201);
+    db.rename_tree("other", "t").unwrap();
+    server.put("/trees/t/b", "2").has(201);
+    for events in [&mut connected, &mut Events::open(&server, "?tree=t", Some(&start))] {
+        assert_eq!(events.commit(), [json!({"type": "rename_tree", "tree": "old", "from": "t"})]);
+        assert_eq!(events.commit(), [json!({"type": "rename_tree", "tree": "t", "from": "other"})]);
+        assert_eq!(events.commit(), [json!({"type": "put", "tree": "t", "key": "b", "value": "2"})]);
+    }
 }
 
 /// The client disconnects at random places, also inside a commit, while a writer commits. It drops the
