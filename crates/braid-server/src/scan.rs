@@ -9,7 +9,7 @@ use crate::{
     record::etag,
     rows::Rows,
     service::{Answer, Service, typed, typed_key},
-    snapshots::{Scan, Snapshots, parse_token, token},
+    snapshots::{Found, Scan, Snapshots, Token},
 };
 use braiddb::Error;
 use braiddb_typed::{BEYOND_RECORDS, text};
@@ -44,15 +44,15 @@ async fn answer(service: &Service, request: &Parts, query: Query<'_>, name: &str
         Some(next) => {
             let alone = Query::of(request.uri.query(), &["next", "limit"]);
             alone.map_err(|_| Problem::bad_request("next continues a scan with its parameters: add only limit"))?;
-            Some(parse_token(&next).ok_or_else(|| Problem::bad_request("next is not the token of a scan"))?)
+            Some(Token::parse(&next).ok_or_else(|| Problem::bad_request("next is not the token of a scan"))?)
         }
     };
-    let (scan, id) = match &position {
+    let (scan, from) = match &position {
         None => {
             let begun = begin(service, query, name)?;
             (Arc::new(if let Some(key) = key { begun.of_key(key) } else { begun }), None)
         }
-        Some((id, _)) => (find(service, *id, name)?, Some(*id)),
+        Some(token) => find(service, token, name).map(|(scan, place)| (scan, Some(place)))?,
     };
     let is_lines = wants_lines(&request.headers);
     let version = service.db().version_of(scan.snapshot.sequence());
@@ -60,8 +60,8 @@ async fn answer(service: &Service, request: &Parts, query: Query<'_>, name: &str
         rows: Rows::of(&scan),
         scan,
         snapshots: Arc::clone(service.snapshots()),
-        id,
-        from: position.map(|(_, place)| place),
+        id: position.map(|token| token.id),
+        from,
         left: limit,
         is_lines,
         stage: Stage::Begin,
@@ -116,10 +116,19 @@ fn begin(service: &Service, query: Query<'_>, name: &str) -> Result<Scan, Proble
     })
 }
 
-fn find(service: &Service, id: u64, name: &str) -> Result<Arc<Scan>, Problem> {
-    let scan = service.snapshots().find(id).ok_or_else(expired)?;
+/// Returns the scan of a token, and the place of its page.
+fn find(service: &Service, token: &Token, name: &str) -> Result<(Arc<Scan>, Vec<u8>), Problem> {
+    let (scan, place) = match service.snapshots().find(token) {
+        Found::Page(scan, place) => (scan, place),
+        Found::NoScan => return Err(expired()),
+        Found::NoPlace => {
+            let detail = "the server has dropped the place of this earlier page, whose key is long: begin the scan \
+                          again, and ask for each page once the one before is complete";
+            return Err(Problem::new(StatusCode::GONE, "Page expired", detail));
+        }
+    };
     if scan.tree_name == query::decode_name(name)? {
-        Ok(scan)
+        Ok((scan, place))
     } else {
         Err(Problem::bad_request("next is the token of another tree"))
     }
@@ -218,7 +227,7 @@ impl Page {
     }
 
     fn write_end(&mut self, to: &mut Vec<u8>, has_more: bool) {
-        let next = has_more.then(|| token(self.snapshots.keep(&self.scan, self.id), &self.rows.place()));
+        let next = has_more.then(|| self.snapshots.keep(&self.scan, self.id, &self.rows.place()));
         if let (None, Some(id)) = (&next, self.id) {
             self.snapshots.end(id);
         }

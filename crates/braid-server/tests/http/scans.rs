@@ -2,7 +2,7 @@
 
 use crate::client::{Reply, Running};
 use braid_server::{Limits, Store};
-use braiddb::Db;
+use braiddb::{Db, options::MAX_KEY_LEN};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -137,6 +137,54 @@ fn expired_or_foreign_token_is_refused() {
         std::thread::yield_now();
     }
     server.get(&format!("/trees/t/?next={next}")).has_problem(410);
+}
+
+/// The token of a page had the key of its first row: above 16 KiB the next request got 431.
+#[test]
+fn pages_of_the_longest_keys_have_short_tokens() {
+    let db = Db::in_memory().unwrap();
+    let (tree, multi) = (db.tree("t").unwrap(), db.multi_tree("m").unwrap());
+    let long = |byte: u8| vec![byte; MAX_KEY_LEN];
+    // The server decides by the length of a place: shorter ones are between.
+    for byte in b'a'..=b'e' {
+        tree.put(long(byte), [byte]).unwrap();
+        tree.put([byte], [byte]).unwrap();
+    }
+    for (key, value) in [(b'a', b'a'), (b'a', b'b'), (b'b', b'a'), (b'b', b'b')] {
+        multi.add(long(key), long(value)).unwrap();
+        multi.add([key], long(value)).unwrap();
+    }
+    let server = Running::writable(&db);
+    for (path, rows) in [("/trees/t/", 10), ("/trees/m/", 8)] {
+        let whole = server.get(path).has(200).json()["records"].as_array().unwrap().clone();
+        assert_eq!(whole.len(), rows);
+        for reverse in ["", "&reverse"] {
+            let mut found = Vec::new();
+            let mut query = format!("?limit=1{reverse}");
+            let mut before = None;
+            loop {
+                let page = server.get(&format!("{path}{query}")).has(200).json();
+                found.extend(page["records"].as_array().unwrap().clone());
+                let Some(next) = page["next"].as_str() else { break };
+                let again = server.get(&format!("{path}{query}")).has(200).json();
+                assert!(again["records"] == page["records"], "{path}{query}");
+                before = Some(std::mem::replace(&mut query, format!("?limit=1&next={next}")));
+            }
+            // The scan has ended.
+            server.get(&format!("{path}{}", before.unwrap())).has_problem(410);
+            if !reverse.is_empty() {
+                found.reverse();
+            }
+            assert!(found == whole, "{path} {reverse}");
+        }
+    }
+    let first = server.get("/trees/m/?limit=1").has(200).json()["next"].as_str().unwrap().to_owned();
+    let mut next = first.clone();
+    for _ in 0..4 {
+        next = server.get(&format!("/trees/m/?limit=1&next={next}")).has(200).json()["next"].as_str().unwrap().into();
+    }
+    let refused = server.get(&format!("/trees/m/?limit=1&next={first}")).has_problem(410);
+    assert!(refused.text().contains("begin the scan again"), "{}", refused.text());
 }
 
 /// Any spelling of the tree's name continues its scan.
