@@ -68,27 +68,19 @@ export class Record {
     this.node.focus();
   }
 
+  /** Reads the value, or the beginning of a long one. A range is of the bytes, with their length and tag. */
   async read(key) {
-    for (;;) {
-      const path = this.path(key);
-      const head = await request("HEAD", path).catch((error) => {
-        // A refusal of HEAD has no text.
-        if (error instanceof Refusal && error.status === 404) throw new Refusal(404, "Not found", "The tree has no record with this key: it was deleted, or it expired.");
-        throw error;
-      });
-      const length = Number(head.headers.get("content-length"));
-      const etag = head.headers.get("etag");
-      const headers = length > SHOWN_MAX ? { Range: `bytes=0-${SHOWN_MAX - 1}`, "If-Match": etag } : { "If-Match": etag };
-      try {
-        const response = await request("GET", path, { headers });
-        const value = new Uint8Array(await response.arrayBuffer());
-        const expires = response.headers.get("braid-expires-us");
-        return { value, length, etag, expires: expires === null ? null : Number(expires) };
-      } catch (error) {
-        // It changed between the two requests.
-        if (!(error instanceof Refusal && error.status === 412)) throw error;
-      }
-    }
+    const path = this.path(key);
+    const response = await request("GET", path, { headers: { Range: `bytes=0-${SHOWN_MAX - 1}` } }).catch((error) => {
+      if (error instanceof Refusal && error.status === 404) throw new Refusal(404, "Not found", "The tree has no record with this key: it was deleted, or it expired.");
+      // An empty value has no range.
+      if (error instanceof Refusal && error.status === 416) return request("GET", path);
+      throw error;
+    });
+    const value = new Uint8Array(await response.arrayBuffer());
+    const range = /\/(\d+)$/.exec(response.headers.get("content-range") ?? "");
+    const expires = response.headers.get("braid-expires-us");
+    return { value, length: range ? Number(range[1]) : value.length, etag: response.headers.get("etag"), expires: expires === null ? null : Number(expires) };
   }
 
   fail(error) {

@@ -37,7 +37,7 @@ pub async fn download(service: &Service, request: &Parts) -> Answer {
     let snapshot = db.snapshot();
     let sequence = snapshot.sequence();
     let body = match request.method == Method::HEAD {
-        true => Body::empty(),
+        true => Body::live(Bytes::new(), Nothing),
         false => begin(service, snapshot).await?,
     };
     let mut response = typed(StatusCode::OK, "application/octet-stream", body);
@@ -88,6 +88,15 @@ impl Write for Pipe {
         }
         let part = Bytes::from(mem::take(&mut self.part));
         self.parts.blocking_send(Ok(Some(part))).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+/// The body of a HEAD, which is dropped: of unknown length like that of a GET.
+struct Nothing;
+
+impl Source for Nothing {
+    async fn next(self) -> Result<Option<(Bytes, Nothing)>, Problem> {
+        Ok(None)
     }
 }
 

@@ -1,12 +1,16 @@
 //! Content codings gzip (RFC 1952) and zstd (RFC 8878): negotiation and entity tags.
 //!
-//! A coded record is another representation than its bytes, so it has another strong entity tag:
-//! the version with the coding's name, `"..-zstd"`. In `If-Match` and `If-None-Match` both tags name
-//! the version; `If-Range` takes that of the bytes only, since ranges are of the bytes.
+//! A coded body is another representation than its bytes, so it has another strong entity tag: that of
+//! the bytes with the coding's name, `"..-zstd"`. One rule for records and the files of the page:
+//!
+//! - `If-None-Match` gives 304 for the tag of the bytes, and for that of a coding that the client
+//!   accepts: it can use each. The 304 has the tag of the one that it may use.
+//! - `If-Match`, and conditions of writes, are about the version, which all its tags name.
+//! - `If-Range` takes the tag of the bytes, since ranges are of the bytes.
 
 use braiddb::Version;
 use hyper::{
-    HeaderMap,
+    HeaderMap, Method,
     header::{self, HeaderName},
 };
 
@@ -33,9 +37,30 @@ impl Coding {
         }
     }
 
-    /// Returns the coding that `Accept-Encoding` prefers (RFC 9110, section 12.5.3); of equals zstd,
-    /// which takes less time. `None`: none is wanted.
-    pub fn accepted(headers: &HeaderMap) -> Option<Coding> {
+    /// Returns the entity tag of a coded body by the strong tag of its bytes.
+    pub fn tag_of(self, tag: &str) -> String {
+        format!("{}-{}\"", tag.strip_suffix('"').unwrap_or(tag), self.name())
+    }
+
+    /// Returns the entity tag of a coded record.
+    pub fn tag(self, version: Version) -> String {
+        self.tag_of(&version.etag())
+    }
+}
+
+/// The codings that a client accepts (RFC 9110, section 12.5.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accepted {
+    /// The coding with the highest weight; of equals zstd, which takes less time. `None`: the client
+    /// prefers the bytes.
+    pub preferred: Option<Coding>,
+    gzip: bool,
+    zstd: bool,
+}
+
+impl Accepted {
+    /// Without the header no coding is accepted: many clients that leave it out decode none.
+    pub fn of(headers: &HeaderMap) -> Accepted {
         // Weights in thousandths. `any` is that of `*`: it applies to codings that are not listed.
         let (mut zstd, mut gzip, mut identity, mut any) = (None, None, None, None);
         for (name, weight) in weighted(headers, &header::ACCEPT_ENCODING) {
@@ -51,13 +76,29 @@ impl Coding {
         let (zstd, gzip) = (weight(zstd), weight(gzip));
         let (best, coding) = if zstd >= gzip { (zstd, Coding::Zstd) } else { (gzip, Coding::Gzip) };
         // Bytes as they are need no mention to be acceptable, so any coding that is named wins.
-        (best > 0 && best >= identity.unwrap_or(0)).then_some(coding)
+        let is_preferred = best > 0 && best >= identity.unwrap_or(0);
+        Accepted { preferred: is_preferred.then_some(coding), gzip: gzip > 0, zstd: zstd > 0 }
     }
 
-    /// Returns the entity tag of a coded record.
-    pub fn tag(self, version: Version) -> String {
-        let etag = version.etag();
-        format!("{}-{}\"", etag.trim_end_matches('"'), self.name())
+    /// Returns the codings that the answer to a request may have. A range is of the bytes.
+    pub fn of_request(method: &Method, headers: &HeaderMap) -> Accepted {
+        // RFC 9110, section 14.2: `Range` of other methods is ignored.
+        let is_ranged = *method == Method::GET && headers.contains_key(header::RANGE);
+        if is_ranged { Accepted::default() } else { Accepted::of(headers) }
+    }
+
+    pub fn has(self, coding: Coding) -> bool {
+        match coding {
+            Coding::Gzip => self.gzip,
+            Coding::Zstd => self.zstd,
+        }
+    }
+
+    /// Returns the representations that the client may have in use, the one to prefer first.
+    pub fn representations(self) -> impl Iterator<Item = Option<Coding>> {
+        let codings = [Coding::Zstd, Coding::Gzip].into_iter().filter(move |coding| self.has(*coding));
+        let others = codings.filter(move |coding| Some(*coding) != self.preferred).map(Some);
+        self.preferred.map(Some).into_iter().chain([None]).chain(others)
     }
 }
 
@@ -98,11 +139,15 @@ mod tests {
     use hyper::header::HeaderValue;
 
     fn accepted(lists: &[&'static str]) -> Option<Coding> {
+        all_accepted(lists).preferred
+    }
+
+    fn all_accepted(lists: &[&'static str]) -> Accepted {
         let mut headers = HeaderMap::new();
         for list in lists {
             headers.append(header::ACCEPT_ENCODING, HeaderValue::from_static(list));
         }
-        Coding::accepted(&headers)
+        Accepted::of(&headers)
     }
 
     #[test]
@@ -123,6 +168,26 @@ mod tests {
         }
         assert_eq!(accepted(&["gzip;q=0.5, identity"]), None);
         assert_eq!(accepted(&["br", "gzip"]), Some(Coding::Gzip));
+    }
+
+    #[test]
+    fn acceptable_representations_are_in_the_order_of_preference() {
+        let (gzip, zstd) = (Some(Coding::Gzip), Some(Coding::Zstd));
+        let order = |list| all_accepted(&[list]).representations().collect::<Vec<_>>();
+        assert_eq!(order(""), [None]);
+        assert_eq!(order("gzip"), [gzip, None]);
+        assert_eq!(order("gzip, zstd;q=0.5"), [gzip, None, zstd]);
+        assert_eq!(order("gzip;q=0.1, zstd;q=0.2, identity"), [None, zstd, gzip]);
+        assert_eq!(order("*;q=0.5, gzip;q=0"), [zstd, None]);
+    }
+
+    #[test]
+    fn range_of_a_get_is_of_the_bytes() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.insert(header::RANGE, HeaderValue::from_static("bytes=0-1"));
+        assert_eq!(Accepted::of_request(&Method::GET, &headers), Accepted::default());
+        assert!(Accepted::of_request(&Method::HEAD, &headers).has(Coding::Gzip));
     }
 
     #[test]

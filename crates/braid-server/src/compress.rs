@@ -1,15 +1,18 @@
 //! Compresses bodies of responses for clients that accept it.
 //!
-//! Coded are JSON, text and records of at least [`BYTES_MIN`], whole: an answer to `Range` and to `HEAD`
-//! is not. A record is only coded if a sample of it becomes shorter. A stream is compressed chunk
-//! by chunk, in the pool, as the client takes it.
+//! Coded are JSON, text and records of at least [`BYTES_MIN`], whole: an answer to `Range` is not. A
+//! record is only coded if a sample of it becomes shorter. A stream is compressed chunk by chunk, in
+//! the pool, as the client takes it. A HEAD gets the headers of the GET.
+//!
+//! Each answer that would be coded for another client, another length or another time has `Vary`: also
+//! a short one, a part and a 304. `coding.rs` has the rule for entity tags.
 //!
 //! **Memory.** An encoder takes about 1 MiB. There are at most
 //! [`Limits::codings`](crate::Limits); a further response is sent as it is, which is always right.
 
 use crate::{
     body::{Body, CHUNK_BYTES, Producer},
-    coding::{Coding, parse_tag},
+    coding::{Accepted, Coding},
     place::in_pool,
     problem::Problem,
     service::Service,
@@ -17,7 +20,7 @@ use crate::{
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use hyper::{
-    HeaderMap, Method, Response, StatusCode,
+    HeaderMap, Response, StatusCode,
     header::{self, HeaderValue},
     http::request::Parts,
 };
@@ -40,7 +43,7 @@ const ZSTD_TABLE_LOG: u32 = 16;
 /// Chunks that are read until a compressed one must be sent.
 const CHUNKS_MAX: usize = 16;
 
-/// The media types that are worth it, and their entity tags.
+/// The media types that are worth it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -62,17 +65,27 @@ fn kind(headers: &HeaderMap) -> Option<Kind> {
 
 /// Codes the body of a response if its client accepts it.
 pub async fn compress(service: &Service, request: &Parts, mut response: Response<Body>) -> Response<Body> {
-    let Some(kind) = kind(response.headers()).filter(|_| is_whole(request, &response)) else { return response };
-    // Caches must not give the answer to clients that accept other codings.
-    response.headers_mut().append(header::VARY, HeaderValue::from_static("accept-encoding"));
-    let Some(coding) = Coding::accepted(&request.headers) else { return response };
+    let kind = kind(response.headers()).filter(|_| !response.body().is_live());
+    let is_coded = match response.status() {
+        StatusCode::OK | StatusCode::PARTIAL_CONTENT => kind.is_some(),
+        // Records and the files of the page.
+        StatusCode::NOT_MODIFIED => true,
+        _ => false,
+    };
+    if is_coded {
+        // Caches must not give the answer to clients that accept other codings.
+        response.headers_mut().append(header::VARY, HeaderValue::from_static("accept-encoding"));
+    }
+    let Some(kind) = kind.filter(|_| is_whole(&response)) else { return response };
+    let accepted = Accepted::of_request(&request.method, &request.headers);
+    let Some(coding) = accepted.preferred else { return response };
     let Ok(turn) = Arc::clone(service.codings()).try_acquire_owned() else { return response };
     let body = mem::replace(response.body_mut(), Body::empty());
     let coded = in_pool(move || encode(body, kind, coding, turn)).await;
     match coded {
         Ok((body, true)) => {
             *response.body_mut() = body;
-            describe(response.headers_mut(), kind, coding);
+            describe(response.headers_mut(), coding);
             response
         }
         Ok((body, false)) => {
@@ -83,30 +96,19 @@ pub async fn compress(service: &Service, request: &Parts, mut response: Response
     }
 }
 
-fn is_whole(request: &Parts, response: &Response<Body>) -> bool {
+fn is_whole(response: &Response<Body>) -> bool {
     response.status() == StatusCode::OK
-        && request.method != Method::HEAD
-        && !request.headers.contains_key(header::RANGE)
         && !response.headers().contains_key(header::CONTENT_ENCODING)
-        && !response.body().is_live()
         && response.body().beginning().len() >= BYTES_MIN
 }
 
-fn describe(headers: &mut HeaderMap, kind: Kind, coding: Coding) {
+fn describe(headers: &mut HeaderMap, coding: Coding) {
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
     headers.remove(header::CONTENT_LENGTH);
     // Ranges are of the bytes themselves.
     headers.remove(header::ACCEPT_RANGES);
-    let Some(tag) = headers.get(header::ETAG) else { return };
-    let tag = match parse_tag(tag.as_bytes()) {
-        Some((version, None)) if kind == Kind::Record => coding.tag(version),
-        // Equal in meaning, not in bytes.
-        _ => match tag.to_str() {
-            Ok(tag) if !tag.starts_with("W/") => format!("W/{tag}"),
-            _ => return,
-        },
-    };
-    if let Ok(tag) = HeaderValue::from_str(&tag) {
+    let tag = headers.get(header::ETAG).and_then(|tag| tag.to_str().ok()).map(|tag| coding.tag_of(tag));
+    if let Some(Ok(tag)) = tag.map(HeaderValue::try_from) {
         headers.insert(header::ETAG, tag);
     }
 }

@@ -5,7 +5,7 @@
 //! `If-Range` never matches.
 
 use crate::{
-    coding::{Coding, parse_tag},
+    coding::{Accepted, Coding, parse_tag},
     problem::Problem,
 };
 use braiddb::Version;
@@ -15,10 +15,15 @@ use hyper::{HeaderMap, header, header::HeaderName};
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tags {
     is_any: bool,
-    strong: Vec<Version>,
-    weak: Vec<Version>,
-    /// Those of both that name a coded record.
-    coded: Vec<(Version, Coding)>,
+    tags: Vec<Tag>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tag {
+    version: Version,
+    /// The coding of the representation that the tag names.
+    coding: Option<Coding>,
+    is_weak: bool,
 }
 
 /// The preconditions of a request.
@@ -32,7 +37,8 @@ pub struct Conditions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
     Modified,
-    NotModified,
+    /// The client has this representation: coded, or the bytes.
+    NotModified(Option<Coding>),
 }
 
 impl Conditions {
@@ -48,31 +54,21 @@ impl Conditions {
     }
 
     /// Checks the preconditions of a read of an existing record.
-    pub fn of_read(&self, present: Version) -> Result<Freshness, Problem> {
+    pub fn of_read(&self, present: Version, accepted: Accepted) -> Result<Freshness, Problem> {
         self.check_matching(Some(present))?;
-        match &self.none_matching {
-            Some(tags) if tags.has_weakly(present) => Ok(Freshness::NotModified),
-            _ => Ok(Freshness::Modified),
+        let Some(tags) = &self.none_matching else { return Ok(Freshness::Modified) };
+        if tags.is_any {
+            return Ok(Freshness::NotModified(None));
         }
-    }
-
-    /// Returns the coding of the stored answer that is still fresh: that of the tag which the client
-    /// gave. `None` for one that is not coded.
-    pub fn fresh_coding(&self, present: Version, accepted: Option<Coding>) -> Option<Coding> {
-        let tags = self.none_matching.as_ref()?;
-        let mut codings = tags.coded.iter().filter(|(version, _)| *version == present).map(|(_, coding)| *coding);
-        codings.clone().find(|coding| Some(*coding) == accepted).or_else(|| {
-            let count = |versions: &[Version]| versions.iter().filter(|version| **version == present).count();
-            let has_bare = count(&tags.strong) + count(&tags.weak) > codings.clone().count();
-            codings.next().filter(|_| !has_bare)
-        })
+        let has = |coding: &Option<Coding>| tags.of_version(present).any(|tag| tag.coding == *coding);
+        Ok(accepted.representations().find(has).map_or(Freshness::Modified, Freshness::NotModified))
     }
 
     /// Checks the preconditions of a write.
     pub fn of_write(&self, present: Option<Version>) -> Result<(), Problem> {
         self.check_matching(present)?;
         match (&self.none_matching, present) {
-            (Some(tags), Some(present)) if tags.has_weakly(present) => {
+            (Some(tags), Some(present)) if tags.is_any || tags.of_version(present).next().is_some() => {
                 let detail = "the record exists with a version that If-None-Match names: read it, then use If-Match";
                 Err(Problem::precondition_failed(detail))
             }
@@ -98,7 +94,7 @@ impl Conditions {
     fn check_matching(&self, present: Option<Version>) -> Result<(), Problem> {
         let Some(tags) = &self.matching else { return Ok(()) };
         match present {
-            Some(present) if tags.is_any || tags.strong.contains(&present) => Ok(()),
+            Some(present) if tags.is_any || tags.of_version(present).any(|tag| !tag.is_weak) => Ok(()),
             Some(present) => Err(Problem::precondition_failed(format!(
                 "the record has the version {present}, which If-Match does not name: read it again"
             ))),
@@ -125,40 +121,80 @@ impl Tags {
 
     /// Adds a list of tags; `None` if it is malformed.
     fn add(&mut self, list: &[u8]) -> Option<()> {
-        let mut rest = list.trim_ascii();
-        if rest == b"*" {
-            self.is_any = true;
-            return Some(());
-        }
-        loop {
-            // Empty elements are allowed in lists.
-            while let Some(after) = rest.strip_prefix(b",") {
-                rest = after.trim_ascii_start();
-            }
-            if rest.is_empty() {
-                return Some(());
-            }
-            let (tag, is_weak) = match rest.strip_prefix(b"W/") {
-                Some(tag) => (tag, true),
-                None => (rest, false),
-            };
-            let inside = tag.strip_prefix(b"\"")?;
-            let end = 1 + inside.iter().position(|byte| *byte == b'"')?;
-            let (tag, after) = tag.split_at_checked(end + 1)?;
-            if let Some((version, coding)) = parse_tag(tag) {
-                if is_weak { &mut self.weak } else { &mut self.strong }.push(version);
-                self.coded.extend(coding.map(|coding| (version, coding)));
-            }
-            rest = after.trim_ascii_start();
-            if !rest.is_empty() && rest[0] != b',' {
-                return None;
+        for element in List(list) {
+            match element? {
+                Element::Any => self.is_any = true,
+                Element::Tag { tag, is_weak } => {
+                    self.tags.extend(parse_tag(tag).map(|(version, coding)| Tag { version, coding, is_weak }));
+                }
             }
         }
+        Some(())
     }
 
-    fn has_weakly(&self, present: Version) -> bool {
-        self.is_any || self.strong.contains(&present) || self.weak.contains(&present)
+    /// Returns the tags of a version.
+    fn of_version(&self, version: Version) -> impl Iterator<Item = &Tag> {
+        self.tags.iter().filter(move |tag| tag.version == version)
     }
+}
+
+/// An element of `If-Match` or `If-None-Match`.
+#[derive(Debug, PartialEq, Eq)]
+enum Element<'l> {
+    /// `*`, which is no element of a longer list.
+    Any,
+    /// With its quotes.
+    Tag { tag: &'l [u8], is_weak: bool },
+}
+
+/// The elements of a list; `None` ends a malformed one.
+struct List<'l>(&'l [u8]);
+
+impl<'l> Iterator for List<'l> {
+    type Item = Option<Element<'l>>;
+
+    fn next(&mut self) -> Option<Option<Element<'l>>> {
+        let mut rest = self.0.trim_ascii();
+        if rest == b"*" {
+            self.0 = b"";
+            return Some(Some(Element::Any));
+        }
+        // Empty elements are allowed in lists.
+        while let Some(after) = rest.strip_prefix(b",") {
+            rest = after.trim_ascii_start();
+        }
+        if rest.is_empty() {
+            return None;
+        }
+        self.0 = b"";
+        let (tag, is_weak) = match rest.strip_prefix(b"W/") {
+            Some(tag) => (tag, true),
+            None => (rest, false),
+        };
+        let end = tag.strip_prefix(b"\"").and_then(|inside| inside.iter().position(|byte| *byte == b'"'));
+        let Some((tag, after)) = end.and_then(|end| tag.split_at_checked(end + 2)) else { return Some(None) };
+        let after = after.trim_ascii_start();
+        if !matches!(after.first(), None | Some(b',')) {
+            return Some(None);
+        }
+        self.0 = after;
+        Some(Some(Element::Tag { tag, is_weak }))
+    }
+}
+
+/// Returns the tag of a 304 for a text with this tag, by the rule of `coding.rs`; `None` if the text is
+/// to be sent.
+pub fn fresh_tag(headers: &HeaderMap, tag: &str, accepted: Accepted) -> Option<String> {
+    let lists = headers.get_all(header::IF_NONE_MATCH);
+    let given: Vec<_> = lists.iter().flat_map(|list| List(list.as_bytes())).flatten().collect();
+    if given.contains(&Element::Any) {
+        return Some(tag.to_owned());
+    }
+    let tags = accepted.representations().map(|coding| coding.map_or(tag.to_owned(), |coding| coding.tag_of(tag)));
+    let is_given = |wanted: &String| {
+        given.iter().any(|element| matches!(element, Element::Tag { tag, .. } if *tag == wanted.as_bytes()))
+    };
+    tags.into_iter().find(is_given)
 }
 
 /// Returns whether `Range` applies: there is no `If-Range`, or it has the strong tag of the record.
@@ -185,13 +221,25 @@ mod tests {
     #[test]
     fn list_of_tags_is_parsed_or_refused() {
         let [a, b, c] = versions();
+        let tag = |version, is_weak| Tag { version, coding: None, is_weak };
         let all = tags(&[&format!(" {a},W/{b} , ,\"other, \",")]).unwrap();
-        assert_eq!(all, Tags { is_any: false, strong: vec![a], weak: vec![b], coded: vec![] });
-        assert!(all.has_weakly(a) && all.has_weakly(b) && !all.has_weakly(c));
-        assert_eq!(tags(&[&a.to_string(), &c.to_string()]).unwrap().strong, [a, c]);
+        assert_eq!(all, Tags { is_any: false, tags: vec![tag(a, false), tag(b, true)] });
+        assert_eq!(tags(&[&a.to_string(), &c.to_string()]).unwrap().tags, [tag(a, false), tag(c, false)]);
         assert!(tags(&[" * "]).unwrap().is_any);
         assert_eq!(tags(&["\"\""]).unwrap(), Tags::default());
-        for wrong in ["abc", "\"", "\"abc", "W/", "W/abc", "w/\"abc\"", "\"a\" \"b\"", "*, \"a\"", "\"a\"b"] {
+        for wrong in [
+            "abc",
+            "\"",
+            "\"abc",
+            "W/",
+            "W/abc",
+            "w/\"abc\"",
+            "\"a\" \"b\"",
+            "*, \"a\"",
+            "\"a\", *",
+            "\"a\",*",
+            "\"a\"b",
+        ] {
             assert_eq!(tags(&[wrong]), None, "{wrong}");
         }
     }
@@ -204,28 +252,49 @@ mod tests {
         Conditions::of(&map).unwrap()
     }
 
-    /// A cache keeps the coded and the plain answer apart by the tag of a 304.
+    fn accepting(list: &'static str) -> Accepted {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT_ENCODING, list.parse().unwrap());
+        Accepted::of(&headers)
+    }
+
+    /// A client got 304 for a coded answer of another client, which it could not decode.
     #[test]
-    fn fresh_answer_is_that_of_the_tag_given() {
+    fn fresh_answer_is_one_that_the_client_can_use() {
         let [a, b, _] = versions();
         let (gzip, zstd) = (Coding::Gzip.tag(a), Coding::Zstd.tag(a));
-        for (list, accepted, fresh) in [
-            (a.to_string(), Some(Coding::Gzip), None),
-            (gzip.clone(), Some(Coding::Gzip), Some(Coding::Gzip)),
-            (format!("W/{gzip}"), None, Some(Coding::Gzip)),
-            (format!("{a}, {gzip}"), None, None),
-            (format!("{a}, {gzip}"), Some(Coding::Gzip), Some(Coding::Gzip)),
-            (format!("{a}, {gzip}"), Some(Coding::Zstd), None),
-            (format!("{gzip}, {zstd}"), Some(Coding::Zstd), Some(Coding::Zstd)),
-            (format!("{}, {a}", Coding::Gzip.tag(b)), Some(Coding::Gzip), None),
-            ("*".to_owned(), Some(Coding::Gzip), None),
+        let fresh = Freshness::NotModified;
+        for (list, accepted, expected) in [
+            (a.to_string(), "gzip", fresh(None)),
+            (gzip.clone(), "gzip", fresh(Some(Coding::Gzip))),
+            (gzip.clone(), "", Freshness::Modified),
+            (gzip.clone(), "zstd", Freshness::Modified),
+            (gzip.clone(), "gzip;q=0.1, zstd", fresh(Some(Coding::Gzip))),
+            (format!("W/{gzip}"), "", Freshness::Modified),
+            (format!("W/{gzip}"), "*", fresh(Some(Coding::Gzip))),
+            (format!("{a}, {gzip}"), "", fresh(None)),
+            (format!("{a}, {gzip}"), "gzip", fresh(Some(Coding::Gzip))),
+            (format!("{a}, {gzip}"), "zstd", fresh(None)),
+            (format!("{gzip}, {zstd}"), "gzip, zstd", fresh(Some(Coding::Zstd))),
+            (format!("{}, {a}", Coding::Gzip.tag(b)), "gzip", fresh(None)),
+            (Coding::Gzip.tag(b), "gzip", Freshness::Modified),
+            ("*".to_owned(), "gzip", fresh(None)),
         ] {
             let given = conditions(&[(header::IF_NONE_MATCH, list.clone())]);
-            assert_eq!(given.of_read(a).unwrap(), Freshness::NotModified, "{list}");
-            assert_eq!(given.fresh_coding(a, accepted), fresh, "{list}");
+            assert_eq!(given.of_read(a, accepting(accepted)).unwrap(), expected, "{list} {accepted}");
+            // The files of the page have the same rule.
+            let mut headers = HeaderMap::new();
+            headers.insert(header::IF_NONE_MATCH, list.parse().unwrap());
+            let tag = match expected {
+                Freshness::Modified => None,
+                Freshness::NotModified(coding) => Some(coding.map_or(a.to_string(), |coding| coding.tag(a))),
+            };
+            assert_eq!(fresh_tag(&headers, &a.to_string(), accepting(accepted)), tag, "{list} {accepted}");
         }
         let matching = conditions(&[(header::IF_MATCH, gzip.clone())]);
         assert!(matching.of_write(Some(a)).is_ok() && matching.of_write(Some(b)).is_err());
+        let other = conditions(&[(header::IF_NONE_MATCH, gzip.clone())]);
+        assert!(other.of_write(Some(a)).is_err() && other.of_write(Some(b)).is_ok());
         let mut ranged = HeaderMap::new();
         ranged.insert(header::IF_RANGE, gzip.parse().unwrap());
         assert!(!permits_range(&ranged, a), "the client has coded bytes");
@@ -236,19 +305,19 @@ mod tests {
     fn preconditions_are_checked_in_the_order_of_the_standard() {
         let [a, b, _] = versions();
         let both = conditions(&[(header::IF_MATCH, b.to_string()), (header::IF_NONE_MATCH, a.to_string())]);
-        assert!(both.of_read(a).is_err(), "If-Match fails before If-None-Match is asked");
-        assert_eq!(both.of_read(b).unwrap(), Freshness::Modified);
+        assert!(both.of_read(a, Accepted::default()).is_err(), "If-Match fails before If-None-Match is asked");
+        assert_eq!(both.of_read(b, Accepted::default()).unwrap(), Freshness::Modified);
         let both = conditions(&[(header::IF_MATCH, a.to_string()), (header::IF_NONE_MATCH, format!("W/{a}"))]);
-        assert_eq!(both.of_read(a).unwrap(), Freshness::NotModified);
+        assert_eq!(both.of_read(a, Accepted::default()).unwrap(), Freshness::NotModified(None));
         assert!(both.of_write(Some(a)).is_err());
 
         let weak = conditions(&[(header::IF_MATCH, format!("W/{a}"))]);
-        assert!(weak.of_read(a).is_err());
+        assert!(weak.of_read(a, Accepted::default()).is_err());
         let any = conditions(&[(header::IF_MATCH, "*".to_owned())]);
         assert!(any.of_write(Some(a)).is_ok() && any.of_write(None).is_err());
         let absent = conditions(&[(header::IF_NONE_MATCH, "*".to_owned())]);
         assert!(absent.of_write(None).is_ok() && absent.of_write(Some(a)).is_err());
-        assert_eq!(absent.of_read(a).unwrap(), Freshness::NotModified);
+        assert_eq!(absent.of_read(a, Accepted::default()).unwrap(), Freshness::NotModified(None));
         assert!(conditions(&[]).is_empty() && !absent.is_empty());
     }
 }

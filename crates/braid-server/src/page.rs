@@ -6,8 +6,10 @@
 
 use crate::{
     body::Body,
+    coding::Accepted,
+    conditions::fresh_tag,
     problem::Problem,
-    service::{Answer, new_response},
+    service::{Answer, new_response, typed},
 };
 use hyper::{
     StatusCode,
@@ -82,27 +84,19 @@ pub fn file(request: &Parts, name: &str) -> Answer {
         return Err(Problem::not_found("the page has no such file: reload it at /"));
     };
     let tag = tag_of(file.text);
-    let is_known = request.headers.get_all(header::IF_NONE_MATCH).iter().any(|tags| has_tag(tags, &tag));
-    let mut response = match is_known {
-        true => new_response(StatusCode::NOT_MODIFIED, Body::empty()),
-        false => new_response(StatusCode::OK, Body::whole(file.text)),
+    let known = fresh_tag(&request.headers, &tag, Accepted::of_request(&request.method, &request.headers));
+    let mut response = match known {
+        Some(_) => new_response(StatusCode::NOT_MODIFIED, Body::empty()),
+        None => typed(StatusCode::OK, file.content_type, Body::whole(file.text)),
     };
     let headers = response.headers_mut();
-    if !is_known {
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.content_type));
-    }
-    if let Ok(tag) = HeaderValue::try_from(tag) {
+    if let Ok(tag) = HeaderValue::try_from(known.unwrap_or(tag)) {
         headers.insert(header::ETAG, tag);
     }
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
     Ok(response)
-}
-
-fn has_tag(tags: &HeaderValue, tag: &str) -> bool {
-    let tags = tags.to_str().unwrap_or_default();
-    tags.split(',').map(str::trim).any(|found| found == "*" || found.strip_prefix("W/").unwrap_or(found) == tag)
 }
 
 /// Returns the entity tag of a text: a hash (FNV-1a, 64 bits) that changes with each edit.

@@ -2,7 +2,7 @@
 
 use crate::{
     body::{Body, CHUNK_BYTES, Producer},
-    coding::Coding,
+    coding::Accepted,
     conditions::{Conditions, Freshness, permits_range},
     decompress,
     opened::Opened,
@@ -52,12 +52,11 @@ enum Stored {
     Large(Box<StreamReader>),
 }
 
-fn look_up(tree: &Tree, key: &[u8], is_read: bool) -> Result<Option<Found>, Problem> {
+fn look_up(tree: &Tree, key: &[u8]) -> Result<Option<Found>, Problem> {
     let Some(mut reader) = tree.stream(key)? else { return Ok(None) };
     let (len, expires) = (reader.len(), reader.expires());
     let Some(version) = reader.version() else { return Ok(None) };
     let value = match usize::try_from(len) {
-        _ if !is_read => Stored::Small(Bytes::new()),
         Ok(small) if small <= SMALL_BYTES => Stored::Small(reader.read_range(0..len)?.into()),
         _ => Stored::Large(Box::new(reader.with_read_ahead(READ_AHEAD_BYTES))),
     };
@@ -77,12 +76,13 @@ pub async fn get(service: &Service, request: &Parts, name: &str, key: &str) -> A
     let (headers, query) = (&request.headers, Query::of(request.uri.query(), &["codec"])?);
     let conditions = Conditions::of(headers)?;
     let key = service.key(key, query)?.into_owned();
-    let is_get = request.method == Method::GET;
-    let found = service.place().run(move || look_up(&tree, &key, is_get)).await??;
+    // A HEAD is answered like a GET, whose headers depend on the value: hyper drops the body.
+    let found = service.place().run(move || look_up(&tree, &key)).await??;
     let Some(found) = found else {
         return Err(Problem::not_found("the tree has no record with this key"));
     };
-    let freshness = conditions.of_read(found.version)?;
+    let accepted = Accepted::of_request(&request.method, headers);
+    let freshness = conditions.of_read(found.version, accepted)?;
     let mut response = new_response(StatusCode::OK, Body::empty());
     let to = response.headers_mut();
     to.insert(header::ETAG, etag(found.version));
@@ -92,8 +92,8 @@ pub async fn get(service: &Service, request: &Parts, name: &str, key: &str) -> A
     if let Some(expires) = found.expires {
         to.insert(EXPIRES, unix_us(expires));
     }
-    if freshness == Freshness::NotModified {
-        if let Some(coding) = conditions.fresh_coding(found.version, Coding::accepted(headers)) {
+    if let Freshness::NotModified(coding) = freshness {
+        if let Some(coding) = coding {
             to.insert(header::ETAG, ascii(coding.tag(found.version)));
         }
         *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -101,11 +101,8 @@ pub async fn get(service: &Service, request: &Parts, name: &str, key: &str) -> A
     }
     to.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     to.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    if !is_get {
-        to.insert(header::CONTENT_LENGTH, HeaderValue::from(found.len));
-        return Ok(response);
-    }
-    let wanted = headers.get(header::RANGE).filter(|_| permits_range(headers, found.version));
+    let is_get = request.method == Method::GET;
+    let wanted = headers.get(header::RANGE).filter(|_| is_get && permits_range(headers, found.version));
     let part = match Part::of(wanted.map(HeaderValue::as_bytes), found.len) {
         Part::Whole => 0..found.len,
         Part::Bytes(part) => {

@@ -1,6 +1,7 @@
 //! Content codings of responses and of requests.
 
 use crate::client::{Reply, Running};
+use braid_server::{Limits, Store};
 use braiddb::Db;
 use std::io::{Read, Write};
 
@@ -56,12 +57,10 @@ fn answer_is_coded_as_the_client_accepts() {
             }
         }
         assert_eq!(get(&server, path, "br").header("content-encoding"), None);
-        let head = server.ask("HEAD", path, &[("Accept-Encoding", "gzip")], b"").has(200);
-        assert_eq!(head.header("content-encoding"), None);
     }
     // Short bodies are not worth it.
     let small = get(&server, "/trees/t/?limit=2", "gzip");
-    assert_eq!((small.header("content-encoding"), small.header("vary")), (None, None));
+    assert_eq!((small.header("content-encoding"), small.header("vary")), (None, Some("accept-encoding")));
     server.ask("GET", "/trees/none/k", &[("Accept-Encoding", "gzip")], b"").has_problem(404);
 }
 
@@ -81,11 +80,17 @@ fn coded_record_has_its_own_tag() {
             assert!(decode(coding, &coded.body) == text[..len]);
             let own = coded.etag().to_owned();
             assert_eq!(own, format!("{}-{coding}\"", tag.trim_end_matches('"')));
-            // Both name the version; the 304 names the answer that the client has.
-            for (given, accept) in [(&own, coding), (&own, "identity"), (&tag, coding)] {
+            // The 304 names the answer that the client has and accepts.
+            for (given, accept) in [(&own, coding), (&own, "*;q=0.1"), (&tag, coding), (&tag, "identity")] {
                 let headers = [("If-None-Match", given.as_str()), ("Accept-Encoding", accept)];
                 let fresh = server.ask("GET", &path, &headers, b"").has(304);
-                assert_eq!(fresh.etag(), given);
+                assert_eq!((fresh.etag(), fresh.header("vary")), (given.as_str(), Some("accept-encoding")));
+            }
+            // A cache asks for a client that cannot decode the answer that it has.
+            for accept in ["identity", "br", ""] {
+                let headers = [("If-None-Match", own.as_str()), ("Accept-Encoding", accept)];
+                let whole = server.ask("GET", &path, &headers, b"").has(200);
+                assert!(whole.etag() == tag && whole.body == text[..len], "{coding} {accept}");
             }
             // A range is of the bytes: not of the coded answer that the client has in part.
             let ranged = [("Range", "bytes=0-9"), ("If-Range", own.as_str()), ("Accept-Encoding", coding)];
@@ -93,6 +98,9 @@ fn coded_record_has_its_own_tag() {
             assert!(whole.header("content-encoding").is_none() && whole.body == text[..len]);
             let part = server.ask("GET", &path, &[("Range", "bytes=0-9"), ("Accept-Encoding", coding)], b"").has(206);
             assert_eq!((part.etag(), &part.body[..]), (&*tag, &text[..10]));
+            assert_eq!(part.header("vary"), Some("accept-encoding"));
+            let fresh = [("Range", "bytes=0-9"), ("If-None-Match", own.as_str()), ("Accept-Encoding", coding)];
+            server.ask("GET", &path, &fresh, b"").has(206);
         }
         // Lost updates are prevented with either.
         let own = get(&server, &path, "gzip").etag().to_owned();
@@ -111,6 +119,41 @@ fn coded_record_has_its_own_tag() {
         assert!(plain.header("content-encoding").is_none() && plain.body == noise[..len]);
         assert_eq!(plain.header("content-length"), Some(&*len.to_string()));
         assert_eq!(plain.etag(), tag);
+    }
+}
+
+/// A HEAD had the length and the tag of the bytes, and the GET those of the coded answer.
+#[test]
+fn head_has_the_headers_of_the_get() {
+    let db = Db::in_memory().unwrap();
+    let tree = db.tree("t").unwrap();
+    let [text, noise] = values();
+    for (key, value) in [("small", &text[..50_000]), ("large", &text), ("noise", &noise), ("tiny", b"v")] {
+        tree.put(key, value).unwrap();
+    }
+    tree.put_stream("stream", &text[..]).unwrap();
+    db.multi_tree("m").unwrap().extend((0..500).map(|number| ("k", number.to_string()))).unwrap();
+    let server = Running::start(Store::owner(&db), false, Limits::default());
+    let paths = ["small", "large", "noise", "tiny", "stream"].map(|key| format!("/trees/t/{key}"));
+    let others = ["/trees/t/", "/trees/m/k", "/trees", "/openapi.json", "/page/main.js", "/", "/backup", "/none"];
+    for path in paths.iter().map(String::as_str).chain(others) {
+        for accept in ["", "gzip", "gzip, zstd", "identity;q=1, gzip;q=0.1"] {
+            let ask = |method: &str, more: &[(&str, &str)]| {
+                let headers = [&[("Accept-Encoding", accept)], more].concat();
+                let mut reply = server.ask(method, path, &headers, b"");
+                // hyper leaves out the form of a body that it does not send.
+                reply.headers.retain(|(name, _)| !["date", "transfer-encoding"].contains(&name.as_str()));
+                (reply.status, reply.headers, reply.body.len())
+            };
+            let (got, head) = (ask("GET", &[]), ask("HEAD", &[]));
+            assert_eq!((got.0, &got.1, 0), (head.0, &head.1, head.2), "{path} {accept}");
+            // RFC 9110, section 14.2: a range is of a GET.
+            assert_eq!(ask("HEAD", &[("Range", "bytes=0-0")]), head, "{path} {accept}");
+            let Some((_, tag)) = got.1.iter().find(|(name, _)| name == "etag") else { continue };
+            let fresh = [("If-None-Match", tag.as_str())];
+            assert_eq!(ask("HEAD", &fresh), ask("GET", &fresh), "{path} {accept}");
+            assert_eq!(ask("GET", &fresh).0, 304, "{path} {accept}");
+        }
     }
 }
 

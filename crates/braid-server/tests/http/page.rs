@@ -91,6 +91,21 @@ fn unchanged_file_of_the_page_is_not_sent_again() {
         let again = server.ask("GET", "/page/main.js", &[WITHOUT_TOKEN, ("If-None-Match", &tags)], b"").has(304);
         assert!(again.body.is_empty() && again.etag() == tag);
     }
+    // The 200 of a browser had a weak tag, and its 304 a strong one.
+    let headers = |tag: &str| -> Vec<(&str, String)> {
+        vec![("Accept-Encoding", "gzip, br".to_owned()), ("If-None-Match", tag.to_owned())]
+    };
+    let ask = |headers: &[(&str, String)]| {
+        let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        server.ask("GET", "/page/main.js", &[&[WITHOUT_TOKEN], &headers[..]].concat(), b"")
+    };
+    let coded = ask(&headers("\"other\"")).has(200);
+    assert_eq!(coded.etag(), format!("{}-gzip\"", tag.trim_end_matches('"')));
+    for (given, fresh) in [(coded.etag(), coded.etag()), (tag, tag)] {
+        let again = ask(&headers(given)).has(304);
+        assert_eq!((again.etag(), again.header("vary")), (fresh, Some("accept-encoding")));
+    }
+    ask(&headers(coded.etag())[1..]).has(200);
     assert_ne!(file(&server, "/page/dom.js").etag(), tag);
     server.ask("GET", "/page/main.js", &[WITHOUT_TOKEN, ("If-None-Match", "\"other\"")], b"").has(200);
     let head = server.ask("HEAD", "/page/main.js", &[WITHOUT_TOKEN], b"").has(200);
