@@ -2,7 +2,8 @@
 //!
 //! A dump waits for its client again and again, so it has a thread of its own and no thread of the
 //! pool. It writes into a channel of two parts: memory is bounded, and the client sets the pace. A
-//! client that goes away, or is too slow for its connection, ends the dump at the next part.
+//! client that goes away, or is too slow for its connection, ends the dump at the next part. The turn
+//! lasts until both have ended, the response and the thread.
 
 use crate::{
     body::Body,
@@ -19,7 +20,9 @@ use bytes::Bytes;
 use hyper::{Method, StatusCode, header, http::request::Parts};
 use std::{
     io::{self, Write},
-    mem, thread,
+    mem,
+    sync::Arc,
+    thread,
 };
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -50,9 +53,15 @@ pub async fn download(service: &Service, request: &Parts) -> Answer {
 
 /// Starts the dump. Waits for its first part, so that an error before it becomes an error response.
 async fn begin(service: &Service, snapshot: Snapshot) -> Result<Body, Problem> {
-    let turn = service.backups().begin("too many backups are being downloaded: try again")?;
+    let turn = Arc::new(service.backups().begin("too many backups are being downloaded: try again")?);
     let (parts, mut received) = channel(PARTS_MAX);
-    let spawned = thread::Builder::new().name("braid-backup".to_owned()).spawn(move || dump(&snapshot, parts));
+    let turn_of_thread = Arc::clone(&turn);
+    let run = move || {
+        let _turn = turn_of_thread;
+        dump(&snapshot, parts);
+        drop(snapshot);
+    };
+    let spawned = thread::Builder::new().name("braid-backup".to_owned()).spawn(run);
     spawned.map_err(|error| Problem::busy(format!("no thread could be started for the backup: {error}")))?;
     let first = received.recv().await.unwrap_or_else(|| Err(Problem::panicked()))?;
     Ok(Body::live(first.unwrap_or_default(), Download { received, _turn: turn }))
@@ -102,7 +111,7 @@ impl Source for Nothing {
 
 struct Download {
     received: Receiver<Part>,
-    _turn: Turn,
+    _turn: Arc<Turn>,
 }
 
 impl Source for Download {

@@ -81,6 +81,41 @@ impl HeldDisk {
     }
 }
 
+/// The thread of a dump outlived its turn: clients that came and went had more of them than the limit.
+#[test]
+fn backup_of_a_gone_client_keeps_its_turn_until_its_thread_ends() {
+    let (disk, db) = HeldDisk::open();
+    // More than the part that answers the request, before the first value in a blob file.
+    let first = db.tree("a").unwrap();
+    for number in 0..1000_u64 {
+        let noise = (0..40).flat_map(|at| ((number * 40 + at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes());
+        first.put(number.to_be_bytes(), noise.collect::<Vec<u8>>()).unwrap();
+    }
+    let second = db.tree("b").unwrap();
+    second
+        .put("blob", (0..100_000_u32).flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect::<Vec<u8>>())
+        .unwrap();
+    let server = Running::limited(&db, |limits| limits.backups = 1);
+    disk.hold(&[Call::BlobRead]);
+    let mut client = server.connect();
+    client.send_head("GET", "/backup", &[]);
+    assert_eq!(client.read_head().unwrap().status, 200);
+    disk.await_calls(Call::BlobRead, 1);
+    drop(client);
+    let running = || {
+        let metrics = server.get("/metrics").has(200);
+        metrics.text().lines().find_map(|line| line.strip_prefix("braiddb_http_backups ").map(str::to_owned)).unwrap()
+    };
+    for _ in 0..200 {
+        assert_eq!(running(), "1", "the thread still reads");
+    }
+    disk.release();
+    let began = std::time::Instant::now();
+    while running() != "0" {
+        assert!(began.elapsed() < PATIENCE, "the turn is not given back");
+    }
+}
+
 impl VfsLayer for HeldDisk {
     fn inner(&self) -> &dyn Vfs {
         &*self.inner
