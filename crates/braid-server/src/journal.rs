@@ -9,8 +9,10 @@ use std::{
     time::Duration,
 };
 
-/// Events kept.
-const EVENTS_MAX: usize = 100;
+/// Events kept of each class: frequent ones do not push rare ones out.
+const DAMAGE_MAX: usize = 30;
+const FAILURES_MAX: usize = 30;
+const OTHERS_MAX: usize = 40;
 /// Flushes and merges of less time are routine.
 const LONG: Duration = Duration::from_secs(2);
 
@@ -53,19 +55,52 @@ impl Journal {
         let Some((kind, text)) = notable(event) else { return };
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let time_us = crate::monitor::now_us();
-        if let Some(last) = entries.back_mut().filter(|last| last.kind == kind) {
+        let class = Class::of(kind);
+        // Each damaged place counts.
+        let is_same = |last: &Noted| last.kind == kind && (last.text == text || class != Class::Damage);
+        if let Some(last) = entries.back_mut().filter(|last| is_same(last)) {
             let count = last.count + 1;
             *last = Noted { time_us, kind, text, count };
             return;
         }
-        if entries.len() == EVENTS_MAX {
-            entries.pop_front();
+        let is_of_class = |noted: &Noted| Class::of(noted.kind) == class;
+        if entries.iter().filter(|noted| is_of_class(noted)).count() == class.events_max()
+            && let Some(oldest) = entries.iter().position(is_of_class)
+        {
+            entries.remove(oldest);
         }
         entries.push_back(Noted { time_us, kind, text, count: 1 });
     }
 
     pub(crate) fn entries(&self) -> Vec<Noted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Damage,
+    Failures,
+    Others,
+}
+
+impl Class {
+    fn of(kind: &str) -> Class {
+        match kind {
+            "damage" | "failed" => Class::Damage,
+            "background_error" | "flush_failed" | "disk_full" | "backup_failed" | "archive_failed" | "lost" => {
+                Class::Failures
+            }
+            _ => Class::Others,
+        }
+    }
+
+    fn events_max(self) -> usize {
+        match self {
+            Class::Damage => DAMAGE_MAX,
+            Class::Failures => FAILURES_MAX,
+            Class::Others => OTHERS_MAX,
+        }
     }
 }
 
@@ -121,9 +156,31 @@ mod tests {
             [("stall", 3), ("background_error", 1)]
         );
         assert_eq!(kept[0].text, "a writer waited 3.0ms for a flush");
-        for number in 0..2 * EVENTS_MAX {
+        throttles(&journal);
+        assert_eq!(journal.entries().len(), OTHERS_MAX + 1);
+    }
+
+    fn throttles(journal: &Journal) {
+        for number in 0..2 * OTHERS_MAX {
             journal.note(&if number % 2 == 0 { Event::ThrottleBegin } else { Event::ThrottleEnd });
         }
-        assert_eq!(journal.entries().len(), EVENTS_MAX);
+    }
+
+    /// Writers that were throttled again and again pushed the damage out.
+    #[test]
+    fn damage_stays_beside_frequent_events() {
+        let journal = Journal::default();
+        let damage = |offset: usize| Event::DamageFound { path: "7.run".into(), offset: offset as u64 };
+        journal.note(&damage(1));
+        journal.note(&damage(2));
+        journal.note(&damage(2));
+        throttles(&journal);
+        let of = |kind: &str| journal.entries().into_iter().filter(|noted| noted.kind == kind).collect::<Vec<_>>();
+        assert_eq!(of("damage").iter().map(|noted| noted.count).collect::<Vec<_>>(), [1, 2]);
+        // Much damage leaves room for the present.
+        (0..2 * DAMAGE_MAX).for_each(|offset| journal.note(&damage(offset)));
+        let kept = of("damage");
+        assert_eq!((kept.len(), of("throttle").len()), (DAMAGE_MAX, OTHERS_MAX / 2));
+        assert!(kept[DAMAGE_MAX - 1].text.ends_with(&format!("byte {}", 2 * DAMAGE_MAX - 1)));
     }
 }
