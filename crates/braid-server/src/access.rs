@@ -25,7 +25,8 @@ pub struct Access<'a> {
     pub method: &'a str,
     /// The resource without names and keys, such as `/trees/{tree}/{key}`; `-` if there is none.
     pub route: &'static str,
-    /// The path and the query as sent. They have names of trees, and keys.
+    /// The path and the query as sent. They have names of trees, keys, the `value` of a `DELETE`, and the
+    /// `ticket` of a change stream.
     pub target: &'a str,
     /// The status of the response.
     pub status: u16,

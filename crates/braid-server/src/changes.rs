@@ -39,7 +39,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-const PARAMETERS: [&str; 5] = ["tree", "prefix", "codec", "after", "limit"];
+const PARAMETERS: [&str; 6] = ["tree", "prefix", "codec", "after", "limit", "ticket"];
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Asks proxies not to collect the response.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");

@@ -5,18 +5,32 @@
 //! besides the token: `Host` must name this machine's loopback interface (a page that rebinds its
 //! own DNS name sends that name), and `Origin` must be absent or the same as `Host`. With TLS, any `Host`
 //! is accepted: the browser has checked the certificate for the name, so a rebound one fails earlier.
+//!
+//! A link of a foreign page to the page of this server is harmless: the user sees the page, and the
+//! foreign one gets nothing of it.
 
-use crate::{problem::Problem, token::Token};
+use crate::{problem::Problem, route::Route, token::Token};
 use hyper::{
-    HeaderMap, StatusCode, Uri,
+    HeaderMap, Method, StatusCode, Uri,
     header::{self, HeaderName, HeaderValue},
 };
 use std::net::IpAddr;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+
+/// Returns whether a browser opens the page in a window of its own.
+fn is_visit(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
+    let has = |name, value: &str| headers.get(name).is_some_and(|found: &HeaderValue| found == value);
+    matches!(*method, Method::GET | Method::HEAD)
+        && Route::of(uri.path()) == Some(Route::Page("index.html"))
+        && has(SEC_FETCH_MODE, "navigate")
+        && has(SEC_FETCH_DEST, "document")
+}
 
 /// Refuses requests for other hosts and from foreign pages.
-pub fn check_origin(uri: &Uri, headers: &HeaderMap, is_encrypted: bool) -> Result<(), Problem> {
+pub fn check_origin(method: &Method, uri: &Uri, headers: &HeaderMap, is_encrypted: bool) -> Result<(), Problem> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (host, second) = (hosts.next(), hosts.next());
     let (Some(host), None) = (host.and_then(|host| host.to_str().ok()), second) else {
@@ -34,7 +48,7 @@ pub fn check_origin(uri: &Uri, headers: &HeaderMap, is_encrypted: bool) -> Resul
     };
     let is_near = |site: &HeaderValue| matches!(site.as_bytes(), b"same-origin" | b"none");
     if headers.get(header::ORIGIN).is_some_and(|origin| !is_own(origin))
-        || headers.get(SEC_FETCH_SITE).is_some_and(|site| !is_near(site))
+        || headers.get(SEC_FETCH_SITE).is_some_and(|site| !is_near(site) && !is_visit(method, uri, headers))
     {
         let detail = "the request comes from a web page of another origin, which may not use the server";
         return Err(Problem::new(StatusCode::FORBIDDEN, "Foreign origin", detail));
@@ -106,7 +120,7 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_static(value));
         }
-        check_origin(&Uri::from_static("/trees"), &map, false)
+        check_origin(&Method::GET, &Uri::from_static("/trees"), &map, false)
     }
 
     #[test]
@@ -115,7 +129,7 @@ mod tests {
             let mut map = HeaderMap::new();
             map.insert("host", HeaderValue::from_static(host));
             map.insert("origin", HeaderValue::from_static(origin));
-            check_origin(&Uri::from_static("/trees"), &map, true).is_ok()
+            check_origin(&Method::GET, &Uri::from_static("/trees"), &map, true).is_ok()
         };
         assert!(check("db.example:8443", "https://db.example:8443"));
         assert!(!check("db.example:8443", "http://db.example:8443"));
@@ -140,6 +154,6 @@ mod tests {
         let absolute = Uri::from_static("http://evil.example/trees");
         let mut map = HeaderMap::new();
         map.insert("host", HeaderValue::from_static("localhost"));
-        assert!(check_origin(&absolute, &map, false).is_err());
+        assert!(check_origin(&Method::GET, &absolute, &map, false).is_err());
     }
 }

@@ -60,6 +60,7 @@ mod service;
 mod snapshots;
 mod stats;
 mod store;
+mod ticket;
 #[cfg(feature = "tls")]
 mod tls;
 mod token;

@@ -45,11 +45,15 @@ impl Kind {
 
 /// Requests since the start. The counters are independent of each other.
 #[derive(Debug)]
-pub struct Load([[AtomicU64; BUCKETS]; Kind::ALL.len()]);
+pub struct Load {
+    kinds: [[AtomicU64; BUCKETS]; Kind::ALL.len()],
+    estimates: AtomicU64,
+}
 
 impl Default for Load {
     fn default() -> Load {
-        Load(array::from_fn(|_| array::from_fn(|_| AtomicU64::new(0))))
+        let kinds = array::from_fn(|_| array::from_fn(|_| AtomicU64::new(0)));
+        Load { kinds, estimates: AtomicU64::new(0) }
     }
 }
 
@@ -65,12 +69,22 @@ pub struct Counted {
 impl Load {
     /// Counts a request by the time until the head of its response.
     pub fn note(&self, kind: Kind, took: Duration) {
-        self.0[kind as usize][bucket_of(took)].fetch_add(1, Ordering::Relaxed);
+        self.kinds[kind as usize][bucket_of(took)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts the begin or the end of estimates of trees' sizes, which read blocks like gets.
+    pub fn note_estimates(&self) {
+        self.estimates.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn estimates(&self) -> u64 {
+        self.estimates.load(Ordering::Relaxed)
     }
 
     pub fn counted(&self) -> Vec<Counted> {
         let of = |(kind, name): (Kind, &'static str)| {
-            let buckets: Vec<u64> = self.0[kind as usize].iter().map(|count| count.load(Ordering::Relaxed)).collect();
+            let buckets: Vec<u64> =
+                self.kinds[kind as usize].iter().map(|count| count.load(Ordering::Relaxed)).collect();
             Counted { kind: name, count: buckets.iter().sum(), buckets }
         };
         Kind::ALL.into_iter().map(of).collect()
@@ -78,7 +92,7 @@ impl Load {
 
     /// Returns the requests of these kinds.
     pub fn count(&self, kinds: &[Kind]) -> u64 {
-        let counts = kinds.iter().flat_map(|kind| &self.0[*kind as usize]);
+        let counts = kinds.iter().flat_map(|kind| &self.kinds[*kind as usize]);
         counts.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 }

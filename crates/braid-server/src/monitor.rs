@@ -76,7 +76,7 @@ impl Sums {
 type Column = (&'static str, fn(&Reading, &Load) -> u64);
 
 /// The columns of a sample; the time is the first.
-pub const COLUMNS: [Column; 26] = [
+pub const COLUMNS: [Column; 27] = [
     ("time_us", |reading, _| reading.time_us),
     ("last_sequence", |reading, _| reading.stats.last_sequence),
     ("commits", |reading, _| reading.stats.commits),
@@ -103,6 +103,8 @@ pub const COLUMNS: [Column; 26] = [
     ("memory_bytes", |reading, _| reading.stats.memory_bytes),
     ("oldest_reader_us", |reading, _| reading.stats.oldest_snapshot_age_us.unwrap_or(0)),
     ("unindexed_runs", |reading, _| reading.sums.unindexed_runs),
+    // Begins and ends of listings of trees with sizes.
+    ("estimates", |_, load| load.estimates()),
 ];
 
 /// The values of [`COLUMNS`] at one time.

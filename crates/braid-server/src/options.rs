@@ -129,6 +129,8 @@ pub struct Limits {
     /// Maximum pause in a change stream. An idle one sends a comment then, so that both sides notice a
     /// broken connection.
     pub heartbeat: Duration,
+    /// Lifetime of a ticket for change streams after its last use.
+    pub ticket_life: Duration,
     /// Maximum time to finish running requests after a stop.
     pub drain: Duration,
 }
@@ -152,6 +154,7 @@ impl Default for Limits {
             streams: 128,
             backups: 2,
             heartbeat: Duration::from_secs(15),
+            ticket_life: Duration::from_secs(3600),
             drain: Duration::from_secs(10),
         }
     }

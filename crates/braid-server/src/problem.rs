@@ -59,9 +59,11 @@ impl Problem {
         Problem { operation: Some(operation), ..self }
     }
 
-    /// Returns the title and the detail, if the server or the database failed.
+    /// Returns the title and the detail, if the server or the database failed. A follower that has no
+    /// change stream is no failure.
     pub fn failure(&self) -> Option<(StatusCode, &'static str, &str)> {
-        self.status.is_server_error().then_some((self.status, self.title, &self.detail))
+        let is_failure = self.status.is_server_error() && self.status != StatusCode::NOT_IMPLEMENTED;
+        is_failure.then_some((self.status, self.title, &self.detail))
     }
 
     pub fn to_json(&self) -> Value {
@@ -110,7 +112,15 @@ impl From<Error> for Problem {
             error if error.is_commit_unknown() => (StatusCode::INTERNAL_SERVER_ERROR, "Outcome unknown"),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "Internal error"),
         };
-        let problem = Problem::new(status, title, error.to_string());
+        let detail = match &error {
+            // The engine's remedy is one of the program that opens the database.
+            Error::MergeFailed { function, .. } if error.to_string().contains("Builder::") => format!(
+                "the value has operands of the merge function {function:?}, which this server does not have: read it \
+                 with the program that defines the function"
+            ),
+            error => error.to_string(),
+        };
+        let problem = Problem::new(status, title, detail);
         if error.is_retryable() {
             return problem.with_header(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }

@@ -11,6 +11,7 @@ pub enum Route<'p> {
     Page(&'p str),
     Batch,
     Changes,
+    Ticket,
     Backup,
     OpenApi,
     Trees,
@@ -20,11 +21,12 @@ pub enum Route<'p> {
 }
 
 /// The resources with a fixed path.
-const FIXED: [(&str, Route<'static>); 10] = [
+const FIXED: [(&str, Route<'static>); 11] = [
     ("/", Route::Page("index.html")),
     ("/trees", Route::Trees),
     ("/batch", Route::Batch),
     ("/changes", Route::Changes),
+    ("/ticket", Route::Ticket),
     ("/backup", Route::Backup),
     ("/stats", Route::Stats),
     ("/metrics", Route::Metrics),
@@ -44,6 +46,7 @@ impl Route<'_> {
             Route::Page(_) => "/page/{file}",
             Route::Batch => "/batch",
             Route::Changes => "/changes",
+            Route::Ticket => "/ticket",
             Route::Backup => "/backup",
             Route::OpenApi => "/openapi.json",
             Route::Trees => "/trees",
@@ -75,7 +78,7 @@ impl Route<'_> {
         match self {
             Route::Record(..) => "GET, HEAD, PUT, DELETE",
             Route::Tree(_) => "PUT, DELETE",
-            Route::Batch => "POST",
+            Route::Batch | Route::Ticket => "POST",
             _ => "GET, HEAD",
         }
     }

@@ -26,6 +26,7 @@ use crate::{
     snapshots::Snapshots,
     stats,
     store::Store,
+    ticket::{self, Tickets},
     token::Token,
     trees,
     turns::Turns,
@@ -76,6 +77,7 @@ pub struct Service {
     tree_changes: Arc<Mutex<()>>,
     snapshots: Arc<Snapshots>,
     streams: Turns,
+    tickets: Tickets,
     backups: Turns,
     /// Responses by the hundreds of their status.
     responses: [AtomicU64; 6],
@@ -111,6 +113,7 @@ impl Service {
             tree_changes: Arc::default(),
             snapshots: Arc::new(Snapshots::new(&limits)?),
             streams: Turns::new(limits.streams),
+            tickets: Tickets::new(limits.ticket_life),
             backups: Turns::new(limits.backups),
             limits,
             responses: Default::default(),
@@ -165,6 +168,10 @@ impl Service {
 
     pub fn streams(&self) -> &Turns {
         &self.streams
+    }
+
+    pub fn tickets(&self) -> &Tickets {
+        &self.tickets
     }
 
     pub fn backups(&self) -> &Turns {
@@ -225,7 +232,9 @@ impl Service {
             self.monitor.note(&problem);
             problem.into_response()
         });
-        if let Some(kind) = Kind::of(Route::of(request.uri.path()), request.method.as_str()) {
+        if let Some(kind) = Kind::of(Route::of(request.uri.path()), request.method.as_str())
+            && !is_refused(response.status())
+        {
             self.load.note(kind, began.elapsed());
         }
         let mut response = compress(self, &request, response).await;
@@ -253,14 +262,23 @@ impl Service {
 
     /// Takes the body if the resource needs it.
     async fn handle(&self, request: &Parts, body: &mut Option<Incoming>) -> Answer {
-        guard::check_origin(&request.uri, &request.headers, self.is_encrypted)?;
+        guard::check_origin(&request.method, &request.uri, &request.headers, self.is_encrypted)?;
         let route = Route::of(request.uri.path());
-        if !matches!(route, Some(Route::Health | Route::Ready | Route::Page(_))) {
-            guard::check_token(&self.token, &request.headers)?;
+        let query = request.uri.query();
+        let is_permitted = match route {
+            Some(Route::Health | Route::Ready | Route::Page(_)) => true,
+            Some(Route::Changes) => self.tickets.is_in(query),
+            _ => false,
+        };
+        if !is_permitted {
+            let checked = guard::check_token(&self.token, &request.headers);
+            checked.map_err(
+                |problem| if route == Some(Route::Changes) { ticket::explain(problem, query) } else { problem },
+            )?;
         }
         let Some(route) = route else {
             return Err(Problem::not_found(
-                "there are /trees, /trees/{tree}, /trees/{tree}/, /trees/{tree}/{key}, /batch, /changes, /backup, /stats, /metrics, /health, /ready, /openapi.json and the page at /",
+                "there are /trees, /trees/{tree}, /trees/{tree}/, /trees/{tree}/{key}, /batch, /changes, /ticket, /backup, /stats, /metrics, /health, /ready, /openapi.json and the page at /",
             ));
         };
         let method = request.method.as_str();
@@ -274,6 +292,7 @@ impl Service {
             (Route::Page(name), "GET" | "HEAD") => page::file(request, name),
             (Route::Stats, "GET" | "HEAD") => stats::stats(self, request).await,
             (Route::Metrics, "GET" | "HEAD") => metrics::metrics(self).await,
+            (Route::Ticket, "POST") => ticket::post(self, request),
             (Route::Health, "GET" | "HEAD") => Ok(plain(StatusCode::OK, "ok\n")),
             (Route::Ready, "GET" | "HEAD") => metrics::ready(self),
             (Route::Record(..), "PUT" | "DELETE") | (Route::Tree(_), "PUT" | "DELETE") | (Route::Batch, "POST")
@@ -290,6 +309,18 @@ impl Service {
             (route, _) => Err(not_allowed(route, &request.method)),
         }
     }
+}
+
+/// Returns whether a request was refused before the database was asked.
+fn is_refused(status: StatusCode) -> bool {
+    let asked = [
+        StatusCode::NOT_FOUND,
+        StatusCode::CONFLICT,
+        StatusCode::GONE,
+        StatusCode::PRECONDITION_FAILED,
+        StatusCode::RANGE_NOT_SATISFIABLE,
+    ];
+    status.is_client_error() && !asked.contains(&status)
 }
 
 /// Returns the bytes of a key; with `codec=tuple` the text is a JSON array.
@@ -309,7 +340,13 @@ pub fn typed_key<'k>(text: Cow<'k, [u8]>, query: Query<'_>) -> Result<Cow<'k, [u
 
 fn not_allowed(route: Route<'_>, method: &Method) -> Problem {
     let allowed = route.methods();
-    let detail = format!("{method} is not possible here; these methods are: {allowed}");
+    let hint = match route {
+        Route::Tree(_) if matches!(*method, Method::GET | Method::HEAD) => {
+            "; the records of a tree are at /trees/{tree}/, with a slash at the end"
+        }
+        _ => "",
+    };
+    let detail = format!("{method} is not possible here; these methods are: {allowed}{hint}");
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed", detail)
         .with_header(header::ALLOW, HeaderValue::from_static(allowed))
 }

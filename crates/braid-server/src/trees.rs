@@ -15,12 +15,18 @@ use hyper::{
     http::request::Parts,
 };
 use serde_json::{Value, json};
-use std::sync::{Arc, PoisonError};
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 pub async fn list(service: &Service, request: &Parts) -> Answer {
     let query = Query::of(request.uri.query(), &["sizes"])?;
     let has_sizes = query.bytes("sizes")?.is_none() || query.flag("sizes")?;
     let db = service.db();
+    if has_sizes {
+        service.load().note_estimates();
+    }
     let trees = in_pool(move || {
         let infos = db.trees()?;
         infos
@@ -28,7 +34,11 @@ pub async fn list(service: &Service, request: &Parts) -> Answer {
             .filter_map(|info| describe(&db, info, has_sizes).transpose())
             .collect::<Result<Vec<Value>, Problem>>()
     });
-    let text = format!("{}\n", json!({"trees": trees.await??}));
+    let trees = trees.await;
+    if has_sizes {
+        service.load().note_estimates();
+    }
+    let text = format!("{}\n", json!({"trees": trees??}));
     Ok(typed(StatusCode::OK, "application/json", Body::whole(text)))
 }
 
@@ -71,6 +81,24 @@ fn find(db: &Db, name: &str) -> Result<Option<TreeInfo>, Problem> {
     Ok(db.trees()?.into_iter().find(|info| info.name == name))
 }
 
+/// Refuses to create a tree that exists with another kind or time to live.
+fn check_same(found: &TreeInfo, is_multi: bool, ttl: Option<Duration>) -> Result<(), Problem> {
+    let differs = |detail| Err(Problem::new(StatusCode::CONFLICT, "Tree differs", detail));
+    match (found.multi, is_multi) {
+        (true, false) => return differs("the tree exists with many values per key: add kind=multi".to_owned()),
+        (false, true) => return differs("the tree exists with one value per key: leave out kind=multi".to_owned()),
+        _ => {}
+    }
+    if found.ttl == ttl {
+        return Ok(());
+    }
+    let remedy = match found.ttl {
+        Some(has) => format!("the tree exists with a time to live: ask for ttl={}", has.as_secs_f64()),
+        None => "the tree exists without a time to live: leave out ttl".to_owned(),
+    };
+    differs(format!("{remedy}; `braid trees DB --set` changes it"))
+}
+
 /// Creates a tree: 201, or 204 if it exists with the same time to live.
 pub async fn create(service: &Service, request: &Parts, body: Option<&Incoming>, name: &str) -> Answer {
     let query = Query::of(request.uri.query(), &["ttl", "kind"])?;
@@ -90,8 +118,10 @@ pub async fn create(service: &Service, request: &Parts, body: Option<&Incoming>,
     let is_new = in_pool(move || {
         let _alone = changes.lock().unwrap_or_else(PoisonError::into_inner);
         checks.of_create(&db, &name)?;
-        let is_new = find(&db, &name)?.is_none();
-        conditions.of_tree(!is_new)?;
+        let found = find(&db, &name)?;
+        conditions.of_tree(found.is_some())?;
+        let is_new = found.is_none();
+        found.map_or(Ok(()), |found| check_same(&found, is_multi, ttl))?;
         if is_multi {
             db.multi_tree(&name)?;
         } else {

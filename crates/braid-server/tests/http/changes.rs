@@ -282,6 +282,43 @@ fn stream_of_a_tree_follows_its_name_through_renames() {
     }
 }
 
+/// A browser's `EventSource` can send no token.
+#[test]
+fn ticket_opens_change_streams_only() {
+    let db = retaining();
+    db.tree("t").unwrap();
+    let server = Running::limited(&db, |limits| limits.ticket_life = Duration::from_millis(300));
+    let without = ("Authorization", "");
+    server.ask("POST", "/ticket", &[without], b"").has_problem(401);
+    server.get("/ticket").has_problem(405);
+    let issue = || {
+        let issued = server.ask("POST", "/ticket", &[], b"").has(200);
+        assert_eq!(issued.header("cache-control"), Some("no-store"));
+        issued.json()["ticket"].as_str().unwrap().to_owned()
+    };
+    let status = |path: &str| {
+        let mut client = server.connect();
+        client.send_head("GET", path, &[without]);
+        client.read_head().unwrap().status
+    };
+    let ticket = issue();
+    for path in ["/trees", "/trees/t/", "/trees/t/k", "/stats", "/backup", "/metrics"] {
+        assert_eq!(status(&format!("{path}?ticket={ticket}")), 401, "{path}");
+    }
+    server.ask("POST", &format!("/ticket?ticket={ticket}"), &[without], b"").has_problem(401);
+    assert_eq!(status("/changes"), 401);
+    assert_eq!(status(&format!("/changes?ticket={}", "0".repeat(48))), 401);
+    let ticket = issue();
+    assert_eq!(status(&format!("/changes?tree=t&ticket={ticket}")), 200);
+    let began = Instant::now();
+    while server.ask("HEAD", &format!("/changes?ticket={ticket}"), &[without], b"").status == 200 {
+        std::thread::sleep(Duration::from_millis(400));
+        assert!(began.elapsed() < PATIENCE, "the ticket does not expire");
+    }
+    let refused = server.ask("GET", &format!("/changes?ticket={ticket}"), &[without], b"").has_problem(401);
+    assert!(refused.text().contains("POST /ticket"), "{}", refused.text());
+}
+
 /// The client disconnects at random places, also inside a commit, while a writer commits. It drops the
 /// changes of an unfinished commit and resumes with its last id.
 #[test]

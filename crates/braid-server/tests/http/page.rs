@@ -224,6 +224,74 @@ fn stats_list_partitions_with_their_trees_if_asked() {
     server.get("/stats?token=x").has_problem(400);
 }
 
+/// Requests without the token counted as gets and puts, and the page showed their latencies.
+#[test]
+fn refused_requests_are_not_counted() {
+    let db = Db::in_memory().unwrap();
+    db.tree("t").unwrap();
+    let server = Running::writable(&db);
+    let counts = || -> Vec<u64> {
+        let kinds = stats(&server, "")["requests"]["kinds"].clone();
+        kinds.as_array().unwrap().iter().map(|kind| kind["count"].as_u64().unwrap()).collect()
+    };
+    for method in ["GET", "PUT", "DELETE"] {
+        server.ask(method, "/trees/t/k", &[("Authorization", "Bearer no")], b"v").has(401);
+        server.ask(method, "/trees/t/k", &[("Origin", "http://evil.example")], b"v").has(403);
+        server.ask(method, "/trees/t/k?unknown=1", &[], b"v").has(400);
+    }
+    server.ask("PUT", "/trees/t/k", &[("Content-Encoding", "br")], b"v").has(415);
+    server.get("/trees/t/?limit=0").has(400);
+    server.ask("POST", "/batch", &[], b"no list").has(400);
+    assert_eq!(counts(), [0; 5]);
+    server.get("/trees/t/k").has(404);
+    server.put("/trees/t/k", "v").has(201);
+    server.ask("PUT", "/trees/t/k", &[("If-None-Match", "*")], b"v").has(412);
+    server.ask("DELETE", "/trees/t/k", &[], b"").has(204);
+    assert_eq!(counts(), [1, 0, 2, 1, 0]);
+}
+
+/// The page took the estimates of its own list of trees for the reads of others.
+#[test]
+fn samples_count_the_lists_of_trees_with_sizes() {
+    let db = Db::in_memory().unwrap();
+    let server = Running::writable(&db);
+    server.get("/trees?sizes=false").has(200);
+    server.get("/trees").has(200);
+    let began = std::time::Instant::now();
+    loop {
+        let samples = stats(&server, "?since=0")["samples"].clone();
+        let at = samples["names"].as_array().unwrap().iter().position(|name| name == "estimates").unwrap();
+        // The begin and the end of one.
+        if samples["rows"].as_array().unwrap().last().is_some_and(|row| row[at] == 2) {
+            break;
+        }
+        assert!(began.elapsed().as_secs() < 60, "{samples}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A link of another site to the page got 403.
+#[test]
+fn link_of_another_site_opens_the_page_and_nothing_else() {
+    let db = Db::in_memory().unwrap();
+    let server = Running::writable(&db);
+    let visit = [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "document")];
+    let ask = |method: &str, path: &str, headers: &[(&str, &str)]| server.ask(method, path, headers, b"").status;
+    assert_eq!(ask("GET", "/", &visit), 200);
+    for path in ["/trees", "/stats", "/backup", "/page/main.js", "/page/index.html?x", "/health"] {
+        let expected = if path.starts_with("/page/index") { 200 } else { 403 };
+        assert_eq!(ask("GET", path, &visit), expected, "{path}");
+    }
+    assert_eq!(ask("POST", "/", &visit), 403);
+    for (at, value) in [(1, "cors"), (1, "no-cors"), (2, "iframe"), (2, "script"), (2, "")] {
+        let mut other = visit;
+        other[at].1 = value;
+        assert_eq!(ask("GET", "/", &other), 403, "{value}");
+    }
+    assert_eq!(ask("GET", "/", &[&visit[..], &[("Origin", "http://evil.example")]].concat()), 403);
+    assert_eq!(ask("GET", "/", &[&visit[..], &[("Host", "evil.example")]].concat()), 421);
+}
+
 /// Every open page asks every two seconds, and a reading of a large database takes long.
 #[test]
 fn clients_at_once_share_one_reading() {

@@ -22,7 +22,7 @@ fn key_has_all_values_that_were_put() {
     server.ask("PUT", "/trees/m?kind=multi", &[], b"").has(204);
     server.ask("PUT", "/trees/m?kind=many", &[], b"").has_problem(400);
     server.ask("PUT", "/trees/n?kind=multi&ttl=1", &[], b"").has_problem(400);
-    server.put("/trees/m", "").has_problem(400);
+    server.put("/trees/m", "").has_problem(409);
     server.get("/trees/m/a%00b").has_problem(404);
     server.put("/trees/m/a%00b", "two").has(201);
     server.put("/trees/m/a%00b", "one").has(201);

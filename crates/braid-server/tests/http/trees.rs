@@ -13,7 +13,25 @@ fn trees_are_listed_created_and_dropped() {
     server.put("/trees/%C3%A4%2F", "").has(201);
     server.put("/trees/%C3%A4%2F", "").has(204);
     server.put("/trees/s?ttl=60", "").has(201);
-    server.put("/trees/s", "").has_problem(400);
+    // The texts are those of HTTP, with the remedy.
+    for (path, remedy) in [
+        ("/trees/s", "ttl=60;"),
+        ("/trees/s?ttl=61", "ttl=60;"),
+        ("/trees/t?ttl=60", "leave out ttl"),
+        ("/trees/t?kind=multi", "leave out kind=multi"),
+        ("/trees/m", "add kind=multi"),
+    ] {
+        let refused = server.put(path, "").has_problem(409);
+        assert!(refused.text().contains(remedy) && !refused.text().contains("::"), "{}", refused.text());
+    }
+    server.put("/trees/s?ttl=60", "").has(204);
+    // All its records would have expired; one record may.
+    server.put("/trees/zero?ttl=0", "").has_problem(400);
+    server.put("/trees/t/expired?ttl=0", "v").has(201);
+    server.get("/trees/t/expired").has_problem(404);
+    let refused = server.get("/trees/s").has_problem(405);
+    assert!(refused.text().contains("/trees/{tree}/"), "{}", refused.text());
+    assert_eq!(refused.header("allow"), Some("PUT, DELETE"));
     assert_eq!(db.open_tree("s").unwrap().options().ttl, Some(Duration::from_secs(60)));
     let json = server.get("/trees").has(200).json();
     let of = |name: &str| json["trees"].as_array().unwrap().iter().find(|tree| tree["name"] == name).unwrap().clone();
