@@ -8,14 +8,17 @@ scene does not expect, or if the page is wider than the window.
 import argparse
 import concurrent.futures
 import contextlib
+import http.server
 import json
 import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import urllib.error
@@ -283,6 +286,13 @@ class Checks:
             page.get_by_label("Prefix").fill('["pt", 9007199254740993]')
             page.keyboard.press("Enter")
             expect(page.get_by_text("1 to 1, the end")).to_be_visible()
+            # The prefix holds also with a key to begin at, before it or inside.
+            page.get_by_label("Prefix").fill('["pt"]')
+            for start, count in [('["ab"]', 3), ('["pt", 7]', 2), ('["zz"]', 0)]:
+                page.get_by_label("From").fill(start)
+                page.keyboard.press("Enter")
+                expect(grid.locator("tbody tr[data-at]")).to_have_count(count)
+            page.get_by_label("From").fill("")
             watched.open("trees/bytes")
             expect(grid.get_by_role("row", name="00ff1010")).to_be_visible()
             grid.locator("tbody tr").first.click()
@@ -303,6 +313,17 @@ class Checks:
             expect(rows).to_have_count(2)
             rows.nth(1).click()
             record = page.get_by_role("complementary", name="Record")
+            expect(record.locator("pre")).to_have_text("rock")
+            expect(record.get_by_role("button", name="Edit")).to_have_count(0)
+            # The list of trees, which knows the kind, comes after the click.
+            held = []
+            page.route(re.compile(r"/trees(\?|$)"), held.append)
+            page.reload()
+            rows.nth(1).click()
+            expect(record).to_contain_text("Reading the record.")
+            page.unroute(re.compile(r"/trees(\?|$)"))
+            for route in held:
+                route.continue_()
             expect(record.locator("pre")).to_have_text("rock")
             expect(record.get_by_role("button", name="Edit")).to_have_count(0)
 
@@ -422,9 +443,192 @@ class Checks:
             self.shoot(page, "partitions")
 
     def scene_slow_commits(self):
+        """A real slow commit: the process is stopped in the middle of commits."""
         with self.music("slow") as server, self.browse(server) as watched:
             page = watched.open("commits")
-            expect(page.locator(".lead")).not_to_be_empty()
+            expect(page.locator(".lead")).to_contain_text(re.compile("None of .* was slow"))
+            ended = threading.Event()
+
+            def write():
+                while not ended.is_set():
+                    server.batch("albums", [("slow", "x" * 1000)])
+
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                writers = [pool.submit(write) for _ in range(2)]
+                deadline = time.monotonic() + 60
+                while not self.stats(server)["slow_commits"]:
+                    assert time.monotonic() < deadline, "no commit was slow"
+                    time.sleep(0.2)
+                    server.process.send_signal(signal.SIGSTOP)
+                    time.sleep(0.3)
+                    server.process.send_signal(signal.SIGCONT)
+                ended.set()
+                for writer in writers:
+                    writer.result()
+            stats = self.stats(server)
+            slowest = stats["slow_commits"][-1]
+            assert slowest["took_us"] > 100_000, slowest
+            first = page.locator("table.slow tbody tr").first
+            expect(first).to_contain_text(f"Commit {slowest['sequence']:,}")
+            expect(first.locator("td").nth(3)).to_contain_text(explanation(slowest["cause"]))
+            expect(first.locator("td").nth(2)).not_to_be_empty()
+            names = {total["cause"] for total in stats["slow_commit_totals"]}
+            assert names == set(EXPLANATIONS), f"the server has the causes {names}"
+
+    def scene_causes_of_slow_commits(self):
+        """The page explains each cause, as the first one of a commit and as that of a commit before it."""
+        with self.music("causes") as server, self.browse(server) as watched:
+            now = self.stats(server)["time_us"]
+            slow = [
+                {
+                    "sequence": 100 + at, "time_us": now - 1000 * (len(EXPLANATIONS) - at), "took_us": 200_000 + at, "cause": cause,
+                    "parts": [{"name": cause, "us": 180_000}, {"name": "write", "us": 20_000 + at}], "behind": cause if cause != "queue" else "sync",
+                    "background": {"work": "flush", "ran_for_us": 5_000_000}, "records": 1, "bytes": 10,
+                }
+                for at, cause in enumerate(EXPLANATIONS)
+            ]
+            totals = [{"cause": cause, "commits": at + 1, "part_us": 1000 * (at + 1)} for at, cause in enumerate(EXPLANATIONS)]
+            self.change_stats(watched.page, lambda stats: stats.update(slow_commits=slow, slow_commit_totals=totals))
+            page = watched.open("commits")
+            rows = page.locator("table.slow tbody tr")
+            expect(rows).to_have_count(len(EXPLANATIONS))
+            for at, cause in enumerate(reversed(list(EXPLANATIONS))):
+                why = rows.nth(at).locator("td").nth(3)
+                expect(why).to_contain_text(EXPLANATIONS[cause])
+                expect(why).to_contain_text(f"held up by {'sync' if cause == 'queue' else cause.replace('_', ' ')}; flush had run for 5.0 s")
+            for at, cause in enumerate(EXPLANATIONS):
+                total = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=cause.replace("_", " "), exact=True))
+                expect(total).to_contain_text(str(at + 1))
+            watched.check_width()
+            self.shoot(page, "slow-commits")
+            page.get_by_role("link", name="Overview").click()
+            expect(page.get_by_text("10 slow commits in the last minute")).to_be_visible()
+
+    def scene_old_failure(self):
+        """A request that failed long ago does not colour the verdict."""
+        with self.music("old-failure") as server, self.browse(server) as watched:
+            age = 60e6
+
+            def change(stats):
+                failure = {"time_us": stats["time_us"] - age, "status": 500, "title": "Database damaged", "detail": "a block is damaged"}
+                stats["server"]["last_failure"] = failure
+
+            self.change_stats(watched.page, change)
+            page = watched.open()
+            expect(page.get_by_role("heading", level=1)).to_have_text("Needs attention.")
+            age = 3600e6
+            expect(page.get_by_role("heading", level=1)).to_have_text(re.compile("^Healthy"))
+            expect(page.locator(".findings li[data-level=note]")).to_contain_text("A request met damage")
+
+    def scene_server_hangs(self):
+        """A server that takes a request and never answers: the page says so, and goes on trying."""
+        with self.music("hangs") as server, self.browse(server) as watched:
+            page = watched.open()
+            expect(page.locator("#live")).to_have_text("live")
+            server.process.send_signal(signal.SIGSTOP)
+            try:
+                expect(page.get_by_role("alert").filter(has_text="The server does not answer")).to_be_visible()
+            finally:
+                server.process.send_signal(signal.SIGCONT)
+            expect(page.locator("#live")).to_have_text("live")
+
+    def scene_own_polling(self):
+        """The page asks for the sizes of trees, whose estimates read blocks: that is no work of others."""
+        with self.music("polling") as server:
+            server.batch("albums", [(f"key {number:06}", "v" * 500) for number in range(8000)])
+        self.run("compact", self.folder / "polling")
+        with self.serve(self.folder / "polling", "--write") as server, self.browse(server) as watched:
+            page = watched.open()
+            ends = time.monotonic() + 15
+            while time.monotonic() < ends:
+                expect(page.get_by_role("heading", level=1)).to_have_text("Healthy and idle.")
+                time.sleep(0.5)
+            samples = self.stats(server, "?since=0")["samples"]
+            rows = [dict(zip(samples["names"], row)) for row in samples["rows"]]
+            assert rows[-1]["estimates"] > rows[0]["estimates"], "the page did not ask for sizes"
+
+    def scene_names_of_steps(self):
+        """Browsers take `.` and `..` as steps in a path: the page read another resource."""
+        with self.music("steps") as server, self.browse(server) as watched:
+            page = watched.open("trees")
+            page.get_by_role("button", name="New tree").click()
+            for name in [".", ".."]:
+                page.get_by_label("Name of the new tree").fill(name)
+                page.keyboard.press("Enter")
+                expect(page.get_by_text("Browsers take this name as a step")).to_be_visible()
+                watched.open(f"trees/{name}")
+                expect(page.locator("#search-error")).to_contain_text(f"a browser cannot ask for the tree {name}:")
+                watched.open("trees")
+                page.get_by_role("button", name="New tree").click()
+
+    def scene_link_of_another_site(self):
+        """A link of a foreign page opens the page. A form or a script of it reaches nothing."""
+        with self.music("link") as server:
+            body = f'<a href="{server.url}/#token={TOKEN}&/trees">open</a><script>fetch("{server.url}/trees").catch(() => document.title = "refused")</script>'
+
+            class Foreign(http.server.BaseHTTPRequestHandler):
+                def do_GET(self):
+                    self.send_response(200)
+                    self.send_header("Content-Type", "text/html")
+                    self.end_headers()
+                    self.wfile.write(body.encode())
+
+                def log_message(self, *arguments):
+                    pass
+
+            foreign = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Foreign)
+            threading.Thread(target=foreign.serve_forever, daemon=True).start()
+            context = self.browser.new_context()
+            try:
+                page = context.new_page()
+                page.goto(f"http://localhost:{foreign.server_port}/")
+                expect(page).to_have_title("refused")
+                page.get_by_role("link", name="open").click()
+                expect(page.locator("#live")).to_have_text("live")
+                expect(page.get_by_role("row", name="albums")).to_be_visible()
+            finally:
+                context.close()
+                foreign.shutdown()
+
+    def scene_event_source(self):
+        """EventSource with a ticket: resumes by itself, and after a kill with a new ticket. No loss, no repeat."""
+        with self.music("events", "--keep", "64M") as server, self.browse(server) as watched:
+            watched.expects(r"ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|status of 401")
+            page = watched.open("trees")
+            expect(page.locator("#live")).to_have_text("live")
+            # The server ends each stream after three commits: the browser connects again with Last-Event-ID.
+            page.evaluate(FOLLOW, [TOKEN, "/changes?tree=albums&limit=3"])
+            page.wait_for_function("window.followed.opened === 1")
+            expected = [f"event {number:03}" for number in range(12)]
+            for key in expected[:7]:
+                server.batch("albums", [(key, "v")])
+            page.wait_for_function("window.followed.keys.length === 7")
+            assert page.evaluate("window.followed.tickets") == 1, "the browser did not connect again by itself"
+            server.batch("albums", [(expected[7], "v")])
+            server.process.kill()
+            server.process.wait(60)
+            server.process.stderr.close()
+            server.start()
+            for key in expected[8:]:
+                server.batch("albums", [(key, "v")])
+            page.wait_for_function("window.followed.keys.length >= 12")
+            followed = page.evaluate("window.followed")
+            assert followed["keys"] == expected, followed
+            assert followed["tickets"] >= 2 and len(set(followed["ids"])) == 12, followed
+
+    def stats(self, server, query=""):
+        return json.loads(server.ask("GET", f"/stats{query}"))
+
+    def change_stats(self, page, change):
+        """Changes the statistics that the page gets."""
+
+        def answer(route):
+            response = route.fetch()
+            stats = response.json()
+            change(stats)
+            route.fulfill(response=response, json=stats)
+
+        page.route("**/stats?*", answer)
 
     def scene_keyboard(self):
         """From the first key to an edited record without the mouse, with a visible focus at each stop."""
@@ -586,6 +790,54 @@ class Checks:
             expect(page.get_by_text("1 to 100")).to_be_visible()
 
 
+# The causes of slow commits, and parts of their explanations.
+EXPLANATIONS = {
+    "queue": "waited behind commits of other threads",
+    "sync": "took long to sync the log",
+    "memory_full": "Memtables were full",
+    "merge": "Merges fell behind",
+    "view_build": "while a view was built",
+    "rotation": "The log began a new segment",
+    "full_disk": "The disk was full",
+    "lock": "excluded it",
+    "conflict": "reads of its transaction were checked",
+    "write": "Its bytes were prepared and written",
+}
+
+# The program of docs/http.md, with a record of what it got.
+FOLLOW = """([token, path]) => {
+    const followed = window.followed = { keys: [], ids: [], opened: 0, tickets: 0 };
+    const headers = { Authorization: `Bearer ${token}` };
+    async function follow(after) {
+        let source;
+        try {
+            const answer = await fetch("/ticket", { method: "POST", headers });
+            const { ticket } = await answer.json();
+            followed.tickets += 1;
+            source = new EventSource(`${path}&after=${after}&ticket=${ticket}`);
+        } catch {
+            return setTimeout(follow, 1000, after);
+        }
+        let changes = [];
+        source.addEventListener("open", () => {
+            followed.opened += 1;
+            changes = [];
+        });
+        source.addEventListener("change", (event) => changes.push(JSON.parse(event.data)));
+        source.addEventListener("commit", (event) => {
+            after = event.lastEventId;
+            followed.keys.push(...changes.map(({ key }) => key));
+            followed.ids.push(after);
+            changes = [];
+        });
+        source.addEventListener("error", () => {
+            if (source.readyState === EventSource.CLOSED) setTimeout(follow, 1000, after);
+        });
+    }
+    fetch("/trees/albums/?limit=1", { headers }).then((scan) => follow(scan.headers.get("braid-version").replaceAll('"', "")));
+}"""
+
+
 CONTRASTS = """() => {
     const style = getComputedStyle(document.documentElement);
     const light = (name) => {
@@ -603,6 +855,10 @@ CONTRASTS = """() => {
 }"""
 
 
+def explanation(cause):
+    return EXPLANATIONS[cause]
+
+
 def fill(server):
     for tree in ["albums", "numbers", "pairs", "bytes", "hostile"]:
         server.ask("PUT", f"/trees/{tree}")
@@ -611,6 +867,7 @@ def fill(server):
     server.batch("bytes", [({"hex": "00ff" + "10" * number}, {"hex": "ff00" * 40}) for number in range(3)])
     server.batch("hostile", [(HOSTILE, HOSTILE), ("line\nbreak\u202e", "a\tb")])
     operations = [{"op": "put", "tree": "pairs", "codec": "tuple", "key": ["pt", number], "value": str(number)} for number in [7, 2**53 + 1, -3]]
+    operations += [{"op": "put", "tree": "pairs", "codec": "tuple", "key": [name], "value": ""} for name in ["aa", "other"]]
     server.ask("POST", "/batch", json.dumps(operations))
 
 

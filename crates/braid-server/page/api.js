@@ -4,6 +4,8 @@
 // URL, which no browser sends to a server; it is removed from there at once.
 
 const STORED = "braiddb-token";
+/** Time for a whole answer in JSON. A server that hangs must not look like one that is busy for ever. */
+const PATIENCE_MS = 60_000;
 
 /** The server refused a request: `status`, and the text of its problem. */
 export class Refusal extends Error {
@@ -41,6 +43,12 @@ export function takeTokenOfFragment() {
   return true;
 }
 
+/** Returns the error of a request that brought no answer. */
+function without(error) {
+  if (error.name === "AbortError") return error;
+  return new Unreachable(error.name === "TimeoutError" ? "the server does not answer in time" : "the server does not answer");
+}
+
 /** Sends a request; throws `Refusal` or `Unreachable`. */
 export async function request(method, path, { headers = {}, body, signal } = {}) {
   let response;
@@ -54,8 +62,7 @@ export async function request(method, path, { headers = {}, body, signal } = {})
       headers: { ...headers, Authorization: `Bearer ${token() ?? ""}` },
     });
   } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Unreachable("the server does not answer");
+    throw without(error);
   }
   if (response.ok) return response;
   let problem = {};
@@ -67,18 +74,24 @@ export async function request(method, path, { headers = {}, body, signal } = {})
   throw new Refusal(response.status, problem.title ?? `Status ${response.status}`, problem.detail);
 }
 
-export async function getJson(path, options) {
-  const response = await request("GET", path, options);
+export async function getJson(path, { signal, patience = PATIENCE_MS } = {}) {
+  const late = AbortSignal.timeout(patience);
+  const response = await request("GET", path, { signal: signal ? AbortSignal.any([signal, late]) : late });
   try {
     return await response.json();
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (["AbortError", "TimeoutError"].includes(error.name)) throw without(error);
     // A scan that meets damage, or a snapshot that is gone, ends in the middle of its body.
     throw new Refusal(500, "Answer cut off", "the answer ended in its middle: the database may be damaged at this place");
   }
 }
 
+/** Browsers take these as steps in a path, in any encoding. */
+export function isStep(name) {
+  return name === "." || name === "..";
+}
+
 export function treePath(name) {
-  // Names of one or two dots would be taken as steps in the path.
+  if (isStep(name)) throw new Refusal(0, "No path", `a browser cannot ask for the tree ${name}: use the command \`braid\``);
   return `/trees/${encodeURIComponent(name)}`;
 }

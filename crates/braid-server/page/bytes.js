@@ -58,6 +58,12 @@ export function isEqual(a, b) {
   return a.length === b.length && a.every((byte, at) => byte === b[at]);
 }
 
+/** Returns the later one, in the order of keys. */
+export function later(a, b) {
+  const at = a.findIndex((byte, place) => byte !== b[place]);
+  return at >= 0 && (at >= b.length || a[at] > b[at]) ? a : b;
+}
+
 /** Returns a text with characters that would not show as escapes. */
 function visible(text) {
   return text.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/gu, (character) => {

@@ -3,6 +3,8 @@
 import { causeName } from "./commits.js";
 import { bytes, clock, counted, duration, percent, short, whole } from "./format.js";
 
+/** Time for which a failed request is a reason for the verdict. The charts show as much. */
+const RECENT_US = 600e6;
 /** Minimum cache misses a second that deserve a remark. */
 const MISSES_MIN = 200;
 
@@ -35,14 +37,16 @@ export function find({ stats, samples, treesError }) {
 }
 
 /** The latest failed request often knows more than the counters: a damaged block, a full disk. */
-function ofRequests({ last_failure: failure, responses }, add) {
+function ofRequests({ server: { last_failure: failure, responses }, time_us: now }, add) {
   if (!failure) return;
   const count = responses["5xx"] > 1 ? ` ${whole(responses["5xx"])} requests failed since the start.` : "";
   const isDamage = failure.title === "Database damaged";
-  add(isDamage ? "bad" : "slow", isDamage ? "A request met damage" : `A request failed: ${failure.title.toLowerCase()}`, `At ${clock(failure.time_us)}: ${failure.detail}.${count}`);
+  const isRecent = failure.time_us > now - RECENT_US;
+  add(!isRecent ? "note" : isDamage ? "bad" : "slow", isDamage ? "A request met damage" : `A request failed: ${failure.title.toLowerCase()}`, `At ${clock(failure.time_us)}: ${failure.detail}.${count}`);
 }
 
-function ofFailures({ engine, server, events, damaged_partitions: damaged }, add) {
+function ofFailures(stats, add) {
+  const { engine, server, events, damaged_partitions: damaged } = stats;
   if (engine.failure) {
     add("bad", "The database takes no writes", `${engine.failure}. Mend the cause, then open the database again.`);
   } else if (server.not_ready) {
@@ -54,7 +58,7 @@ function ofFailures({ engine, server, events, damaged_partitions: damaged }, add
   if (engine.scrub_damaged_units > 0) {
     add("bad", `The scrubber found ${counted(engine.scrub_damaged_units, "damaged unit")}`, "`braid verify` reports files and offsets.");
   }
-  ofRequests(server, add);
+  ofRequests(stats, add);
   if (engine.background_errors > 0) {
     add("slow", `${counted(engine.background_errors, "background job")} failed`, `Flushes or merges failed and are tried again. ${events?.findLast(({ kind }) => kind === "background_error")?.text ?? "The process's log has the reason: often a full or failing disk"}.`);
   }
@@ -130,7 +134,9 @@ export function verdict(stats, samples, findings) {
   if (findings.some((finding) => finding.level === "bad")) return { level: "bad", text: "Needs attention." };
   const commits = samples.recent("last_sequence", 20);
   const reads = samples.recent("reads", 20);
-  const blocks = samples.recent("cache_hits", 20).change + samples.recent("cache_misses", 20).change;
+  // Estimates of trees' sizes read blocks too: those of this page are no work of others.
+  const blocks = samples.changes((now, before) => (now.estimates === before.estimates ? now.cache_hits + now.cache_misses - before.cache_hits - before.cache_misses : 0))
+    .filter(([time]) => time > samples.last() - 20e6).reduce((sum, [, count]) => sum + count, 0);
   const isSlow = findings.some((finding) => finding.level === "slow");
   const work = commits.change > 0 ? "writing" : reads.change > 0 || blocks > 0 ? "reading" : "idle";
   if (isSlow) return { level: "slow", text: work === "idle" ? "Idle, with remarks." : `Held back while ${work}.` };

@@ -13,6 +13,8 @@ import { trees } from "./trees.js";
 const PERIOD_MS = 2000;
 /** Maximum pause between tries of a server that does not answer. */
 const PAUSE_MAX_MS = 15_000;
+/** Time for an answer with the statistics. */
+const PATIENCE_MS = 10_000;
 /** The list of trees is read again after this time, or after 20 times its duration. */
 const TREES_PERIOD_MS = 5000;
 
@@ -123,7 +125,7 @@ async function poll() {
   isPolling = true;
   try {
     const wanted = part?.wantsPartitions ? "partitions=true&" : "";
-    const stats = await getJson(`/stats?${wanted}since=${app.samples.last()}`);
+    const stats = await getJson(`/stats?${wanted}since=${app.samples.last()}`, { patience: PATIENCE_MS });
     // A token was forgotten meanwhile.
     if (token() === null) return;
     take(stats);

@@ -1,7 +1,7 @@
 // The records of a tree: search by prefix, page by page at one snapshot, and the chosen record.
 
 import { getJson, Refusal, treePath } from "./api.js";
-import { guess, NOTATIONS, ofJson, toHex, toPercent } from "./bytes.js";
+import { guess, later, NOTATIONS, ofJson, toHex, toPercent } from "./bytes.js";
 import { h, setText } from "./dom.js";
 import { bytes, duration, short, whole } from "./format.js";
 import { Record } from "./record.js";
@@ -16,7 +16,7 @@ export function records(app, name, query) {
 
 class Records {
   constructor(app, name, query) {
-    Object.assign(this, { app, name, wantsPartitions: false, keyNotation: "auto", valueNotation: "auto", pages: [], rows: [], width: 8 });
+    Object.assign(this, { app, name, wantsPartitions: false, keyNotation: "auto", valueNotation: "auto", pages: [], found: [], rows: [], chosen: null, width: 8 });
     this.aborter = new AbortController();
     this.table = new Table({
       label: `Records of ${name}`,
@@ -67,10 +67,15 @@ class Records {
 
   update({ stats, trees }) {
     const tree = trees?.byName.get(this.name);
+    const isFirst = tree && !this.info;
     this.info = tree;
     this.create.hidden = !stats.server.write || tree?.kind === "multi";
     this.record.setWrite(stats.server.write);
     if (!tree) return;
+    if (isFirst) {
+      this.setRows();
+      if (this.chosen) this.choose(this.chosen);
+    }
     setText(this.facts, [tree.records_estimate === null ? null : `about ${short(tree.records_estimate)} records`, tree.bytes_estimate === null ? null : `${bytes(tree.bytes_estimate)} stored`,
       tree.codec ? `codec ${tree.codec}` : null, tree.ttl === null ? null : `records live ${duration(tree.ttl * 1e6)}`,
       tree.kind === "multi" ? "many values per key" : null].filter(Boolean).join(" · "));
@@ -134,7 +139,7 @@ class Records {
     if (prefix) {
       if (notation === "tuple") {
         // Whole elements: no element begins with 0xff, and a text with a zero byte continues with it.
-        parameters.push(`start=${toPercent(start ?? prefix)}`, `end=${toPercent(Uint8Array.of(...prefix, 0xff))}`);
+        parameters.push(`start=${toPercent(start ? later(start, prefix) : prefix)}`, `end=${toPercent(Uint8Array.of(...prefix, 0xff))}`);
         return parameters;
       }
       parameters.push(`prefix=${toPercent(prefix)}`);
@@ -190,19 +195,26 @@ class Records {
   take({ records: found, next }) {
     this.pages.length = this.at + 1;
     if (next) this.pages.push(`next=${next}&limit=${PAGE}`);
+    this.found = found;
+    setText(this.error, "");
+    this.back.disabled = this.at === 0;
+    this.forward.disabled = !next;
+    setText(this.status, found.length ? `${whole(this.at * PAGE + 1)} to ${whole(this.at * PAGE + found.length)}${next ? "" : ", the end"}` : "");
+    this.table.node.scrollTop = 0;
+    this.table.current = 0;
+    this.chosen = null;
+    this.setRows();
+  }
+
+  /** The list of trees, which knows the tree's kind, may arrive after the records. */
+  setRows() {
     const isMulti = this.info?.kind === "multi";
-    this.rows = found.map((record) => {
+    this.rows = this.found.map((record) => {
       const key = ofJson(record.key);
       // A key of a tree with many values has a row for each.
       return { key: toHex(key) + (isMulti ? ` ${JSON.stringify(record.value)}` : ""), bytes: key, value: record.value === undefined ? null : ofJson(record.value), length: record.bytes };
     });
     if (this.rows.length && this.rows.every((row) => row.bytes.length === this.rows[0].bytes.length)) this.width = this.rows[0].bytes.length;
-    setText(this.error, "");
-    this.back.disabled = this.at === 0;
-    this.forward.disabled = !next;
-    setText(this.status, this.rows.length ? `${whole(this.at * PAGE + 1)} to ${whole(this.at * PAGE + this.rows.length)}${next ? "" : ", the end"}` : "");
-    this.table.node.scrollTop = 0;
-    this.table.current = 0;
     this.drawRows();
   }
 
@@ -219,6 +231,12 @@ class Records {
   }
 
   choose(row) {
+    if (!this.info && !this.app.treesError) {
+      // Until the tree's kind is known.
+      this.chosen = row;
+      return this.record.clear("Reading the record.");
+    }
+    this.chosen = null;
     if (this.info?.kind === "multi") this.record.showPair(row.bytes, row.value);
     else this.record.show(row.bytes);
   }

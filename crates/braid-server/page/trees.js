@@ -3,7 +3,7 @@
 import { h, setText } from "./dom.js";
 import { bytes, counted, duration, rate, short, whole } from "./format.js";
 import { Table } from "./table.js";
-import { request, treePath } from "./api.js";
+import { isStep, request, treePath } from "./api.js";
 
 export function treeLink(name) {
   return `#/trees/${encodeURIComponent(name)}`;
@@ -88,6 +88,7 @@ function createForm(app, before) {
   }
   async function submit(event) {
     event.preventDefault();
+    if (isStep(name.value)) return setText(result, "Browsers take this name as a step in a path: choose another.");
     try {
       await request("PUT", treePath(name.value), { headers: { "If-None-Match": "*" } });
       await app.refreshTrees();
