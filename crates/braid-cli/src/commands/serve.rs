@@ -72,13 +72,13 @@ pub fn serve(arguments: &ServeArguments) -> Result<u8> {
         }
     }
     let served = server.run();
+    // Before the end of the log, whose reader may be slow.
+    let closed = db.map_or(Ok(()), |db| db.close());
     if let Some(log) = log {
         log.finish();
     }
     served.context("the server failed")?;
-    if let Some(db) = db {
-        db.close()?;
-    }
+    closed?;
     note!("braid: stopped");
     Ok(OK)
 }

@@ -242,14 +242,15 @@ fn access_log_has_a_line_per_request() {
     for (options, has_keys) in [("", false), (" --log-keys", true)] {
         let served = Served::start(&place, &format!("db --write --log access.log{options}"), Some(TOKEN));
         served.ask("GET", "/trees/t/first", TOKEN, "");
+        served.ask("DELETE", "/trees/t/first?value=secret", TOKEN, "");
         served.ask("PUT", "/trees/t/second", "wrong-token-of-a-client", "secret value");
         served.end();
         let log = fs::read_to_string(place.path("access.log")).unwrap();
         assert!(!log.contains("token") && !log.contains("secret"), "{log}");
         let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         // The second server appends.
-        let [get, put] = &lines[lines.len() - 2..] else { panic!("{log}") };
-        assert_eq!(lines.len(), if has_keys { 4 } else { 2 });
+        let [get, delete, put] = &lines[lines.len() - 3..] else { panic!("{log}") };
+        assert_eq!(lines.len(), if has_keys { 6 } else { 3 });
         assert_eq!(
             (&get["method"], &get["route"], &get["status"]),
             (&"GET".into(), &"/trees/{tree}/{key}".into(), &200.into())
@@ -259,10 +260,45 @@ fn access_log_has_a_line_per_request() {
         assert!(get["peer"].as_str().unwrap().starts_with("127.0.0.1:"));
         assert!(get["time"].as_str().unwrap().starts_with("20") && get["time"].as_str().unwrap().ends_with('Z'));
         assert_eq!(get["target"].as_str(), has_keys.then_some("/trees/t/first"));
+        assert_eq!(delete["target"].as_str(), has_keys.then_some("/trees/t/first?value=-"));
     }
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(place.path("access.log")).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600, "addresses and keys are not for others");
     let refused = place.fails(4, "serve db --listen 127.0.0.1:0 --log absent/access.log");
     assert!(refused.contains("absent/access.log"), "{refused}");
     place.fails(2, "serve db --listen 127.0.0.1:0 --log-keys");
+}
+
+/// The server waited for the reader of its log before it closed the database, without limit.
+#[cfg(unix)]
+#[test]
+fn stalled_reader_of_the_log_does_not_keep_the_server() {
+    let place = with_tree();
+    // Nothing reads its standard output.
+    let mut served = Served::start(&place, "db --write --log -", Some(TOKEN));
+    let mut client = TcpStream::connect(served.address).unwrap();
+    // More than a pipe takes.
+    for _ in 0..1000 {
+        client.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut read = 0;
+        while read < 100 {
+            read += client.read(&mut [0; 1000]).unwrap();
+        }
+    }
+    let sent = Command::new("kill").args(["-TERM", &served.child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    let began = Instant::now();
+    let code = loop {
+        if let Some(status) = served.child.try_wait().unwrap() {
+            break status.code();
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "the server waits for the reader of its log");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(code, Some(0));
+    let mut rest = String::new();
+    served.stderr.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("the access log lacks its last lines") && rest.ends_with("braid: stopped\n"), "{rest}");
 }
 
 /// The story: a PUT over HTTP left the indexes of `braid import` outdated, and a DELETE of the tree left
