@@ -36,6 +36,8 @@ pub struct Reading {
     pub took: Duration,
     pub stats: Stats,
     pub sums: Sums,
+    /// Begins and ends of listings of trees with sizes before it.
+    pub estimates: u64,
 }
 
 /// Sums over all partitions.
@@ -103,8 +105,7 @@ pub const COLUMNS: [Column; 27] = [
     ("memory_bytes", |reading, _| reading.stats.memory_bytes),
     ("oldest_reader_us", |reading, _| reading.stats.oldest_snapshot_age_us.unwrap_or(0)),
     ("unindexed_runs", |reading, _| reading.sums.unindexed_runs),
-    // Begins and ends of listings of trees with sizes.
-    ("estimates", |_, load| load.estimates()),
+    ("estimates", |reading, _| reading.estimates),
 ];
 
 /// The values of [`COLUMNS`] at one time.
@@ -154,9 +155,12 @@ impl Monitor {
             let at = Instant::now();
             let stats = db.stats();
             let sums = Sums::of(&stats.partitions);
-            Reading { at, time_us: now_us(), took: at.elapsed(), stats, sums }
+            Reading { at, time_us: now_us(), took: at.elapsed(), stats, sums, estimates: 0 }
         });
-        let reading = Arc::new(reading.await?);
+        // The same age as the blocks that the listings read, since a reading is used again.
+        let mut reading = reading.await?;
+        reading.estimates = service.load().estimates();
+        let reading = Arc::new(reading);
         *self.readings.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         *latest = Some(Arc::clone(&reading));
         Ok(reading)
