@@ -112,6 +112,8 @@ class Watched:
         assert wide <= 0, f"the page is {wide} pixels wider than the window"
 
     def close(self):
+        # Handlers that still wait for an answer would fail, in the next scene.
+        self.page.unroute_all(behavior="ignoreErrors")
         self.context.close()
 
 
