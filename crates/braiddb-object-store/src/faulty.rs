@@ -1,6 +1,7 @@
 //! A bucket like S3's for tests, and a connection to it that fails on request.
 
 use async_trait::async_trait;
+use braiddb::platform::{Runtime, SystemRuntime};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream, stream::BoxStream};
 use object_store::{
@@ -138,7 +139,18 @@ struct Shared {
     requests: AtomicU64,
     choose: Box<Choose>,
     stall: Mutex<Option<(u64, Moment, Box<Meanwhile>)>>,
+    /// Held while others go on.
+    meanwhile: Mutex<()>,
+    in_flight: AtomicU64,
     late: Duration,
+}
+
+struct InFlight<'a>(&'a AtomicU64);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Debug for Faulty {
@@ -156,7 +168,8 @@ impl Display for Faulty {
 impl Faulty {
     pub fn new(bucket: &Arc<Bucket>, choose: impl Fn(u64) -> Fault + Send + Sync + 'static) -> Arc<Faulty> {
         let (requests, stall) = (AtomicU64::new(0), Mutex::new(None));
-        let shared = Shared { requests, choose: Box::new(choose), stall, late: Duration::from_millis(60) };
+        let (meanwhile, in_flight, late) = (Mutex::new(()), AtomicU64::new(0), Duration::from_millis(60));
+        let shared = Shared { requests, choose: Box::new(choose), stall, meanwhile, in_flight, late };
         Arc::new(Faulty { bucket: Arc::clone(bucket), shared: Arc::new(shared) })
     }
 
@@ -169,6 +182,16 @@ impl Faulty {
         *self.shared.stall.lock().unwrap() = Some((request, moment, Box::new(meanwhile)));
     }
 
+    /// Waits until no request is performed any more, also of a client that gave up waiting. A stall
+    /// that was not reached is dropped.
+    pub fn settle(&self) {
+        drop(self.shared.stall.lock().unwrap().take());
+        drop(self.shared.meanwhile.lock().unwrap());
+        while self.shared.in_flight.load(Ordering::Acquire) > 0 {
+            SystemRuntime::new().sleep_us(1_000);
+        }
+    }
+
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
     }
@@ -176,6 +199,8 @@ impl Faulty {
 
 impl Shared {
     async fn perform<T>(self: Arc<Self>, request: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        let _in_flight = InFlight(&self.in_flight);
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let fault = (self.choose)(number);
         self.stall_at(number, Moment::Before);
@@ -198,6 +223,7 @@ impl Shared {
         let mut stall = self.stall.lock().unwrap();
         if stall.as_ref().is_some_and(|(at, when, _)| (*at, *when) == (number, moment)) {
             let (.., meanwhile) = stall.take().unwrap();
+            let _meanwhile = self.meanwhile.lock().unwrap();
             drop(stall);
             meanwhile();
         }

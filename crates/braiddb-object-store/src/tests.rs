@@ -198,10 +198,15 @@ fn run_suspended(setup: &Setup, first: Action, second: Action, request: u64, mom
     let bucket = setup.bucket.copy();
     let acknowledged = Arc::new(Mutex::new(Acknowledged { made: setup.made.clone(), ..Acknowledged::default() }));
     let store = Faulty::faultless(&bucket);
-    let (a, b) = (target(Arc::clone(&store), 0), target(Faulty::faultless(&bucket), 2));
+    let second_store = Faulty::faultless(&bucket);
+    let (a, b) = (target(Arc::clone(&store), 0), target(Arc::clone(&second_store), 2));
     let (world, results) = (Arc::clone(&setup.world), Arc::clone(&acknowledged));
     store.stall(request, moment, move || act(&world, &b, second, &results));
     act(&setup.world, &a, first, &acknowledged);
+    // On a busy machine the first gives up before the second is done.
+    for store in [&store, &second_store] {
+        store.settle();
+    }
     check(&setup.world, &bucket, &acknowledged.lock().unwrap(), &context);
     store.requests()
 }
@@ -270,11 +275,15 @@ fn two_writers_with_faults_keep_all_backups_whole() {
         let bucket = setup.bucket.copy();
         let acknowledged = Arc::new(Mutex::new(Acknowledged { made: setup.made.clone(), ..Acknowledged::default() }));
         let store = Faulty::new(&bucket, faults(seed));
-        let (a, b) = (target(Arc::clone(&store), 0), target(Faulty::new(&bucket, faults(!seed)), 2));
+        let second_store = Faulty::new(&bucket, faults(!seed));
+        let (a, b) = (target(Arc::clone(&store), 0), target(Arc::clone(&second_store), 2));
         let (world, results) = (Arc::clone(&setup.world), Arc::clone(&acknowledged));
         store.stall(request, moment, move || act(&world, &b, second, &results));
         act(&setup.world, &a, first, &acknowledged);
         drop(a);
+        for store in [&store, &second_store] {
+            store.settle();
+        }
         check(&setup.world, &bucket, &acknowledged.lock().unwrap(), &context);
     }
 }
