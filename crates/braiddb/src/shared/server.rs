@@ -166,7 +166,14 @@ impl Connection<'_> {
             }
             Request::Begin { .. } if *claim.id() == NO_SESSION => return Err(refused("a begin without a session")),
             Request::Begin { left_us } => {
-                self.held.begin(self.owner, ends_ns(self.runtime, left_us)).map_err(Unserved::from)
+                let begun = self.held.begin(self.owner, ends_ns(self.runtime, left_us));
+                // The close revokes its own right, which lets those that wait in. This one would end with the
+                // owner, so the client asks the next one.
+                if self.is_ending() {
+                    self.held.end();
+                    return Err(Reply::Again);
+                }
+                begun.map_err(Unserved::from)
             }
             Request::End => {
                 self.held.end();

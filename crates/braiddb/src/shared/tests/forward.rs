@@ -209,3 +209,30 @@ fn unused_session_ends() {
     member.close().unwrap();
     assert_eq!(records(&owner), 0);
 }
+
+/// A close let a member that waited for the right have it, and ended with it: a conflict.
+#[test]
+fn member_that_waits_for_the_right_gets_it_from_the_next_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    let owner = open(dir.path());
+    let [first, second] = [(); 2].map(|()| open(dir.path()));
+    let pause = || thread::sleep(Duration::from_millis(100));
+    let tree = second.tree("t").unwrap();
+    tree.put("before", "").unwrap();
+    let open_now = first.begin_exclusive().unwrap();
+    thread::scope(|scope| {
+        let closing = scope.spawn(|| owner.close().unwrap());
+        pause();
+        let waiting = scope.spawn(|| {
+            let begun = second.begin_exclusive().unwrap();
+            begun.put(&tree.in_transaction(&begun).unwrap(), "k", "v").unwrap();
+            begun.commit().unwrap();
+        });
+        pause();
+        assert!(!closing.is_finished(), "it waits for the transaction");
+        open_now.commit().unwrap();
+        closing.join().unwrap();
+        waiting.join().unwrap();
+    });
+    assert_eq!(tree.get("k").unwrap().as_deref(), Some(&b"v"[..]));
+}
