@@ -9,7 +9,7 @@ pub fn is_transient(error: &StoreError) -> bool {
     matches!(error, StoreError::Generic { .. })
 }
 
-/// The text says what to do, if that follows from the error.
+/// Adds advice to the text where the error permits it.
 pub fn to_error(action: &'static str, path: &Path, error: &StoreError) -> Error {
     let (kind, advice) = match error {
         StoreError::NotFound { .. } => {

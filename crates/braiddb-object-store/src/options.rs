@@ -24,8 +24,8 @@ pub struct TargetOptions {
     /// Maximum duration of a request with all attempts, 2 minutes by default. After it the call
     /// fails.
     pub request_time: Duration,
-    /// The lock is lost when it was not renewed for this time: after a crash, others wait so long.
-    /// 60 s by default, at least 1 s. It is renewed three times in this period.
+    /// Time until an unrenewed lock expires, so how long others wait after a crash. 60 s by
+    /// default, at least 1 s. The holder renews it three times in this period.
     pub lease_time: Duration,
     /// Whether the store has conditional writes (`If-Match`, `If-None-Match`), which the lock and
     /// the publication of a backup need. True by default. Without them the caller must ensure that

@@ -1,4 +1,4 @@
-//! What is known about a database at one time.
+//! One reading of a database.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub struct Reading {
     pub trees_left_out: usize,
     /// Problems: writes refused, damaged partitions.
     pub alarms: Vec<String>,
-    /// Who has the database open, as far as it is known.
+    /// The process that has the database open; a note if it is unknown.
     pub owner: String,
 }
 

@@ -8,7 +8,7 @@ use std::fmt;
 pub trait ReadTrace: Copy {
     /// Notes a step.
     fn note(self, step: impl FnOnce() -> ReadStep);
-    /// Finds out what a later step reports; `None` without an observer.
+    /// Runs `look`, whose result a later step needs. `None` without an observer.
     fn look<R>(self, look: impl FnOnce() -> R) -> Option<R>;
 }
 

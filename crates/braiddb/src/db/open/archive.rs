@@ -125,7 +125,8 @@ impl LogArchive {
         }
     }
 
-    /// Determines what follows commit `last`, where a walk from segment `oldest` ended.
+    /// Finds how the archive goes on after commit `last`: with a record, a gap or damage. `last` is the
+    /// end of a walk from segment `oldest`.
     fn after(&self, last: SequenceNumber, oldest: FileNumber) -> Result<After> {
         let mut next: Option<SequenceNumber> = None;
         let (mut damaged, mut newest) = (None, None);

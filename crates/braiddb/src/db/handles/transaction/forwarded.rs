@@ -52,7 +52,7 @@ pub struct ForwardedCommit {
 #[derive(Debug)]
 pub struct ExclusiveRight(Exclusive);
 
-/// What the applying process keeps for a commit of the preparing one.
+/// The right and the streams that the owner holds until a member's transaction commits.
 #[derive(Debug, Default)]
 pub struct Kept {
     pub right: Option<ExclusiveRight>,

@@ -1,4 +1,4 @@
-//! Explained gets: their results are those of gets, and their steps what the files saw.
+//! `explain` returns the result of a get, and lists the reads that the files counted.
 
 use crate::{
     base::{FoundEntry, FoundKind, ReadSource, ReadStep, SkipReason, ViewName},
