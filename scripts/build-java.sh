@@ -3,7 +3,8 @@
 #
 #   scripts/build-java.sh            a release build; needs Rust, a C compiler, Java 17 and Maven
 #   scripts/build-java.sh --native   only the native library, to java/native/target/jar
-#   scripts/build-java.sh --kafka-streams    also java/kafka-streams/target/braiddb-kafka-streams-*.jar
+#   scripts/build-java.sh --kafka-streams    also java/kafka-streams/target/braiddb-kafka-streams-*.jar,
+#                                            and the example of java/examples/kafka-streams
 #
 # BRAIDDB_PROFILE is the profile of cargo: release by default.
 set -euo pipefail
@@ -31,8 +32,8 @@ cp "$built" "$folder/"
 
 [[ ${1-} != --native ]] || exit 0
 modules=braiddb
-[[ ${1-} != --kafka-streams ]] || modules=braiddb,kafka-streams
+[[ ${1-} != --kafka-streams ]] || modules=braiddb,kafka-streams,examples/kafka-streams
 mvn -q -B -f java/pom.xml -pl "$modules" -DskipTests package
 for module in ${modules//,/ }; do
-    ls "java/$module"/target/braiddb-*.jar
+    [[ $module == examples/* ]] || ls "java/$module"/target/braiddb-*.jar
 done

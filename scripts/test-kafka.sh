@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Kills brokers and instances of java/examples/kafka-streams with SIGKILL, and checks that all results
+# count each input exactly once: with and without enable.transactional.statestores, and that a
+# planted fault is found.
+#
+#   scripts/test-kafka.sh [rounds]
+#
+# A round takes half a minute; without an argument there are two of each kind. BRAIDDB_SEED chooses
+# the kills. Needs 3 GiB of memory. Exits with 3 if it cannot run: there is no Maven, no JDK, or no
+# package registry. Runs with the Java of JAVA_HOME, or the one on the PATH.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+readonly rounds=${1:-2}
+readonly seed=${BRAIDDB_SEED:-1}
+readonly example=$PWD/java/examples/kafka-streams
+readonly java=${JAVA_HOME:+$JAVA_HOME/bin/}java
+
+skip() {
+    echo "SKIPPED: $*"
+    exit 3
+}
+command -v mvn >/dev/null || skip "there is no Maven"
+command -v "${java}c" >/dev/null || skip "there is no JDK"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mvn -q -B --no-transfer-progress -f "$example/brokers.xml" \
+    dependency:build-classpath -Dmdep.outputFile="$work/classpath" >/dev/null ||
+    skip "Maven cannot get Kafka's jars: can the package registry be reached?"
+BRAIDDB_PROFILE=${BRAIDDB_PROFILE:-dev} scripts/build-java.sh --kafka-streams
+
+classpath=$example/target/classes:$example/target/test-classes:$(<"$example/target/classpath")
+run() {
+    echo "exactly once: $*"
+    "$java" -Xmx256m -Dorg.slf4j.simpleLogger.defaultLogLevel=error -cp "$classpath" \
+        io.github.braiddb.examples.ExactlyOnce "$example/cluster.sh" "$work/files" "seed=$seed" "$@" || {
+        tail -n 20 "$work"/files/*.log
+        exit 1
+    }
+}
+run "rounds=$rounds"
+run "rounds=$rounds" enable.transactional.statestores=true
+run rounds=1 leak=true
+run rounds=1 leak=true enable.transactional.statestores=true
