@@ -32,6 +32,12 @@ class BraidSessionStore extends TimedStore implements SessionStore<Bytes, byte[]
                 : new BraidSessionStore(parameters);
     }
 
+    /** A session ends with its last record. */
+    @Override
+    final long sizeMs() {
+        return 0;
+    }
+
     /** A store whose values begin with headers. */
     static final class WithHeaders extends BraidSessionStore implements HeadersBytesStore {
         private WithHeaders(SessionParameters parameters) {

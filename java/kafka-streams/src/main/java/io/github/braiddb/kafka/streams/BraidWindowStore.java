@@ -44,6 +44,11 @@ class BraidWindowStore extends TimedStore implements WindowStore<Bytes, byte[]> 
         };
     }
 
+    @Override
+    final long sizeMs() {
+        return windowSize;
+    }
+
     /** A store whose values begin with a timestamp. */
     static final class Timestamped extends BraidWindowStore implements TimestampedBytesStore {
         private Timestamped(WindowParameters parameters) {

@@ -20,6 +20,7 @@ import org.apache.kafka.streams.query.Query;
 import org.apache.kafka.streams.query.QueryConfig;
 import org.apache.kafka.streams.query.QueryResult;
 import org.apache.kafka.streams.state.internals.StoreQueryUtils;
+import org.apache.kafka.streams.state.internals.WithRetentionPeriod;
 
 /**
  * All uses of classes of Kafka Streams that are not its public interface. A store cannot do without
@@ -27,6 +28,12 @@ import org.apache.kafka.streams.state.internals.StoreQueryUtils;
  */
 final class KafkaInternals {
     private KafkaInternals() {}
+
+    /**
+     * A store whose restore need not read the whole changelog: it begins at the first record whose time
+     * is {@code retentionPeriod()} before that of the last record.
+     */
+    interface Retaining extends WithRetentionPeriod {}
 
     /** Returns a callback that gets many records of the changelog, with timestamps and headers. */
     static StateRestoreCallback restoreCallback(Consumer<Collection<ConsumerRecord<byte[], byte[]>>> restore) {

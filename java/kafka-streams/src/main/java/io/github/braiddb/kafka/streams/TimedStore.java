@@ -21,7 +21,7 @@ import org.slf4j.LoggerFactory;
  * and the stream time jumps. So the reads by time that emit windows return expired rows too, which stay
  * for {@link #EMIT_LAG_MS} and the retention once more.
  */
-abstract class TimedStore extends BraidStore {
+abstract class TimedStore extends BraidStore implements KafkaInternals.Retaining {
     private static final Logger LOG = LoggerFactory.getLogger(TimedStore.class);
 
     /** Milliseconds of stream time that expired windows wait for their emission at least. */
@@ -46,6 +46,21 @@ abstract class TimedStore extends BraidStore {
         dropped = KafkaInternals.droppedRecords(context);
         streamTime = opened.keep(Meta.TIME, ConsumerRecord.NO_TIMESTAMP, () -> streamTime);
         liveBucket = Long.MIN_VALUE;
+    }
+
+    /** Returns how long after the first time of a row a record can change it. */
+    abstract long sizeMs();
+
+    /**
+     * {@inheritDoc}
+     *
+     * <p>Kafka compares with times of records. The stream time of the store is that of its rows, which
+     * begin up to their size before.
+     */
+    @Override
+    public final long retentionPeriod() {
+        long period = retentionMs + sizeMs() + lagMs;
+        return period < retentionMs ? Long.MAX_VALUE : period;
     }
 
     /** Returns the first time that is not expired. */
