@@ -9,6 +9,7 @@ use rustix::{
 };
 use std::{
     fs::{self, File},
+    io::ErrorKind,
     os::unix::fs::MetadataExt,
     path::Path,
     sync::{
@@ -132,7 +133,11 @@ pub fn files_len(folder: &Path, wanted: impl Fn(&str) -> bool) -> u64 {
 
 pub fn drop_from_page_cache(folder: &Path) -> Result<()> {
     for_each_file(folder, &mut |path| {
-        let file = File::open(path)?;
+        let file = match File::open(path) {
+            // Background threads remove files.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            file => file?,
+        };
         file.sync_all()?;
         fadvise(&file, 0, None, Advice::DontNeed).context("fadvise")
     })

@@ -55,6 +55,24 @@ pub fn all() -> Vec<EngineKind> {
         },
         #[cfg(feature = "sled")]
         EngineKind { name: "sled", package: "sled", open: |setup| Ok(Box::new(super::sled::Sled::open(setup)?)) },
+        #[cfg(feature = "surrealkv")]
+        EngineKind {
+            name: "surrealkv",
+            package: "surrealkv",
+            open: |setup| Ok(Box::new(super::surrealkv::Surreal::open(setup)?)),
+        },
+        #[cfg(feature = "tidesdb")]
+        EngineKind {
+            name: "tidesdb",
+            package: "tidesdb",
+            open: |setup| Ok(Box::new(super::tidesdb::Tides::open(setup)?)),
+        },
+        #[cfg(feature = "bf-tree")]
+        EngineKind {
+            name: "bf-tree",
+            package: "bf-tree",
+            open: |setup| Ok(Box::new(super::bf_tree::Bf::open(setup)?)),
+        },
     ]
 }
 

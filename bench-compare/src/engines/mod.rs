@@ -1,5 +1,7 @@
 //! The engines behind one interface, each with the settings of its own guide.
 
+#[cfg(feature = "bf-tree")]
+mod bf_tree;
 #[cfg(feature = "braiddb")]
 mod braid;
 #[cfg(all(feature = "braiddb", feature = "lmdb"))]
@@ -24,6 +26,12 @@ mod rocksdb;
 mod sled;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "surrealkv")]
+mod surrealkv;
+#[cfg(test)]
+mod tests;
+#[cfg(feature = "tidesdb")]
+mod tidesdb;
 
 #[cfg(feature = "braiddb")]
 pub use braid::Braid;

@@ -109,6 +109,14 @@ mod tests {
     }
 
     #[test]
+    fn peer_without_a_log_is_ignored_for_commits() {
+        let rates = [("braiddb", 30.0, true), ("lmdb", 10.0, true), ("bf-tree", 100.0, true)];
+        let peer = |workload| standings(&Summaries::of(&results_of(workload, &rates), 1))[0].peer.clone();
+        assert_eq!(peer("fillrandom_b100"), Some(("lmdb".to_owned(), 10.0)));
+        assert_eq!(peer("readrandom"), Some(("bf-tree".to_owned(), 100.0)));
+    }
+
+    #[test]
     fn bar_with_own_wrong_answers_is_not_judged() {
         let results = results(&[("braiddb", 30.0, false), ("lmdb", 10.0, true)]);
         assert_eq!(standings(&Summaries::of(&results, 1))[0].is_met(), None);

@@ -101,8 +101,9 @@ fn push_machine(text: &mut String, machine: &Machine) -> Result<()> {
 fn push_bars(text: &mut String, standings: &[Standing], summaries: &Summaries) -> Result<()> {
     writeln!(
         text,
-        "Medians of the rounds. The ratio is BraidDB's figure to the named peer's. sled's `flush` does not \
-         reach the device, so its durable commits are shown below, but never as the best peer.\n"
+        "Medians of the rounds. The ratio is BraidDB's figure to the named peer's. Two kinds of writes are shown \
+         below, but never as the best peer: sled's durable commits, because its `flush` does not reach the \
+         device, and those of Bf-Tree, which neither logs nor groups them.\n"
     )?;
     writeln!(text, "| workload | figure | BraidDB | peer | RocksDB | ratio | bar | met |")?;
     writeln!(text, "|---|---|--:|--:|--:|--:|--:|---|")?;
