@@ -23,8 +23,8 @@ readonly files=${CLUSTER_DIR:-$here/target/cluster}
 readonly port=${CLUSTER_PORT:-19092}
 readonly java=${JAVA_HOME:+$JAVA_HOME/bin/}java
 readonly brokers=127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))
-# Small processes that start fast.
-readonly small=(-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto
+# Small processes that start fast. The name of the folder marks them.
+readonly small=("-Dcluster.files=$files" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto
     -Dorg.slf4j.simpleLogger.showDateTime=true -Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=${CLUSTER_LOG:-warn}")
 
@@ -88,7 +88,7 @@ example_classpath() {
         printf '%s' "$CLUSTER_CLASSES"
         return
     fi
-    [[ -s $here/target/classpath ]] || die "build it first: scripts/build-java.sh --kafka-streams"
+    [[ -s $here/target/classpath && -d $here/target/classes ]] || die "build it first: scripts/build-java.sh --kafka-streams"
     printf '%s' "$here/target/classes:$(<"$here/target/classpath")"
 }
 
@@ -107,26 +107,29 @@ run_instance() {
         "application.server=127.0.0.1:$((port + number + 5))" "$@"
 }
 
+# Checks that a process runs: its number may be that of another one by now.
+runs() { [[ -e $files/$1.pid && $(ps -o args= -p "$(<"$files/$1.pid")") == *"$files"* ]]; }
+
 # Starts a process in the background; its number and its output go to files.
 background() {
     local name=$1
     shift
-    if [[ -e $files/$name.pid ]] && kill -0 "$(<"$files/$name.pid")" 2>/dev/null; then
-        die "$name runs already"
-    fi
-    "${BASH_SOURCE[0]}" "$@" >>"$files/$name.log" 2>&1 &
+    ! runs "$name" || die "$name runs already"
+    CLUSTER_DIR=$files "${BASH_SOURCE[0]}" "$@" >>"$files/$name.log" 2>&1 </dev/null &
     echo $! >"$files/$name.pid"
 }
 
-# Waits until a command succeeds.
+# Waits until a command succeeds, while the process of that name runs.
 await() {
-    local what=$1 attempt
+    local name=$1 attempt
     shift
     for ((attempt = 0; attempt < 240; attempt++)); do
         ! "$@" 2>/dev/null || return 0
+        kill -0 "$(<"$files/$name.pid")" 2>/dev/null || break
         sleep 0.5
     done
-    die "$what: not within two minutes; see $files/*.log"
+    tail -n 5 "$files/$name.log" >&2
+    die "$name does not start; see $files/$name.log"
 }
 listens() { (: <>"/dev/tcp/127.0.0.1/$1"); }
 # Asks the instance in this process: no other program is needed.
@@ -146,26 +149,28 @@ start() {
         background "broker-$number" broker "$number"
     done
     for number in 1 2 3; do
-        await "broker $number" listens $((port + number - 1))
+        await "broker-$number" listens $((port + number - 1))
     done
     background feed feed
     for number in 1 2 3; do
         background "instance-$number" instance "$number"
     done
     for number in 1 2 3; do
-        await "instance $number" is_running $((port + number + 5))
+        await "instance-$number" is_running $((port + number + 5))
         echo "instance $number: http://127.0.0.1:$((port + number + 5))/plays-by-track"
     done
 }
 
 # Ends processes in the order in which they need each other.
 stop() {
-    local name pid
+    local name pid attempt
     for name in feed instance-{1,2,3} broker-{1,2,3}; do
-        [[ -e $files/$name.pid ]] || continue
+        if ! runs "$name"; then
+            rm -f "$files/$name.pid"
+            continue
+        fi
         pid=$(<"$files/$name.pid")
         rm "$files/$name.pid"
-        [[ $(ps -o args= -p "$pid" 2>/dev/null) == *"$files"* || $name == feed ]] || continue
         kill "$pid" 2>/dev/null || continue
         # The last brokers may wait for the others: those are killed.
         for ((attempt = 0; attempt < 60; attempt++)); do

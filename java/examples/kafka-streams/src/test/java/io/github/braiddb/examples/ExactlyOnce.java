@@ -40,7 +40,8 @@ public final class ExactlyOnce {
     /** Time of records between two plays. Windows pass their retention in long runs. */
     private static final long STEP_MS = 40;
 
-    private static final Duration PATIENCE = Duration.ofSeconds(150);
+    /** Longest time without any progress. */
+    private static final Duration PATIENCE = Duration.ofMinutes(3);
 
     private final Map<String, String> options;
     private final Random kills;
@@ -249,11 +250,17 @@ public final class ExactlyOnce {
         plays.flush();
         texts.flush();
         long deadline = System.nanoTime() + PATIENCE.toNanos();
+        long seen = model.seenCount();
         while (!model.isAllSeen()) {
             read(Duration.ofMillis(100));
             startDueProcesses(false);
+            if (model.seenCount() > seen) {
+                seen = model.seenCount();
+                deadline = System.nanoTime() + PATIENCE.toNanos();
+            }
             if (System.nanoTime() > deadline) {
-                throw new Violation("a loss, or no end of it in " + PATIENCE.toSeconds() + " s:\n" + model.missing());
+                throw new Violation("a loss: no results for " + PATIENCE.toSeconds() + " s; missing are\n"
+                        + model.missing());
             }
         }
     }
