@@ -117,6 +117,12 @@ impl Engine for Braid {
         Ok(Box::new(BraidReader { tree: &self.tree, cursor: None, is_stale: false }))
     }
 
+    fn pop_first(&self, found: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
+        let row = self.tree.pop_first()?;
+        row.iter().for_each(|(key, value)| found(key, value));
+        Ok(row.is_some())
+    }
+
     fn flush(&self) -> Result<()> {
         Ok(self.db.flush()?)
     }

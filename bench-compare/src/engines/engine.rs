@@ -1,6 +1,6 @@
 //! The interface of all engines.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::path::Path;
 
 /// A workload's access pattern, for the engines' configuration.
@@ -54,6 +54,12 @@ pub trait Engine: Send + Sync {
     fn load_sorted(&self, rows: &mut dyn Rows) -> Result<()>;
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>>;
+
+    /// Removes the first row, passes it on and returns true; returns false if there is none.
+    /// Buffered and atomic, like a commit.
+    fn pop_first(&self, _: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
+        bail!("the engine is not set up to pop rows")
+    }
 
     /// Flushes buffered writes, if the engine can.
     fn flush(&self) -> Result<()>;

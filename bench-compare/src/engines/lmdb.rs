@@ -151,6 +151,29 @@ impl Engine for Lmdb {
         Ok(Box::new(reader))
     }
 
+    fn pop_first(&self, found: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
+        let txn = self.begin(0)?;
+        let (mut cursor, mut key, mut value) = (ptr::null_mut(), as_val(&[]), as_val(&[]));
+        // SAFETY: the transaction is open and this thread's; the cursor is closed before it ends.
+        // Key and value are read before the row is deleted.
+        unsafe {
+            let mut code = ffi::mdb_cursor_open(txn, self.dbi, &mut cursor);
+            if code == ffi::MDB_SUCCESS {
+                code = ffi::mdb_cursor_get(cursor, &mut key, &mut value, ffi::MDB_FIRST);
+                if code == ffi::MDB_SUCCESS {
+                    found(as_slice(&key), as_slice(&value));
+                    code = ffi::mdb_cursor_del(cursor, 0);
+                }
+                ffi::mdb_cursor_close(cursor);
+            }
+            if code != ffi::MDB_SUCCESS {
+                ffi::mdb_txn_abort(txn);
+                return if code == ffi::MDB_NOTFOUND { Ok(false) } else { check(code).map(|()| false) };
+            }
+            check(ffi::mdb_txn_commit(txn)).map(|()| true)
+        }
+    }
+
     fn flush(&self) -> Result<()> {
         // SAFETY: the environment is open.
         check(unsafe { ffi::mdb_env_sync(self.env, 1) })

@@ -27,6 +27,12 @@ impl Redb {
         Ok(Redb { db, durable: setup.durable, commits: AtomicU64::new(0) })
     }
 
+    fn durability(&self) -> Durability {
+        let number = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
+        let is_durable = self.durable || number.is_multiple_of(COMMITS_PER_DURABLE);
+        if is_durable { Durability::Immediate } else { Durability::None }
+    }
+
     fn commit(&self, ops: &[Op<'_>], durability: Durability) -> Result<()> {
         let mut txn = self.db.begin_write()?;
         txn.set_durability(durability)?;
@@ -45,9 +51,7 @@ impl Redb {
 
 impl Engine for Redb {
     fn write(&self, ops: &[Op<'_>]) -> Result<()> {
-        let number = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
-        let is_durable = self.durable || number.is_multiple_of(COMMITS_PER_DURABLE);
-        self.commit(ops, if is_durable { Durability::Immediate } else { Durability::None })
+        self.commit(ops, self.durability())
     }
 
     fn load_sorted(&self, rows: &mut dyn Rows) -> Result<()> {
@@ -56,6 +60,19 @@ impl Engine for Redb {
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
         Ok(Box::new(RedbReader { db: &self.db, table: self.db.begin_read()?.open_table(TABLE)? }))
+    }
+
+    fn pop_first(&self, found: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
+        let mut txn = self.db.begin_write()?;
+        txn.set_durability(self.durability())?;
+        let is_there = {
+            let mut table = txn.open_table(TABLE)?;
+            let row = table.pop_first()?;
+            row.iter().for_each(|(key, value)| found(key.value(), value.value()));
+            row.is_some()
+        };
+        txn.commit()?;
+        Ok(is_there)
     }
 
     fn flush(&self) -> Result<()> {
@@ -93,7 +110,7 @@ impl Reader for RedbReader<'_> {
     }
 
     fn scan_back(&mut self, visit: Visit<'_>) -> Result<()> {
-        for row in self.table.range(..)?.rev() {
+        for row in self.table.range::<&[u8]>(..)?.rev() {
             let (key, value) = row?;
             if !visit(key.value(), value.value()) {
                 break;

@@ -1,6 +1,6 @@
 //! The list of workloads.
 
-use super::{Context, Measure, kill, large, load, memory, mixed, read, sync, write, ycsb};
+use super::{Context, Measure, kill, large, load, memory, mixed, queue, read, sync, write, ycsb};
 use anyhow::{Context as _, Result};
 
 pub struct Workload {
@@ -71,6 +71,8 @@ pub fn all() -> Vec<Workload> {
         workload("sync_cpu", "processor time of durable commits of 1 and 100 puts on N rows of 1 KiB", sync::sync_cpu)
             .row_bytes(1040),
         workload("bulk_sorted", "a load of N sorted rows by the call made for it, until durable", write::bulk_sorted),
+        workload("queue", "pops of N/8 rows by one thread, and by four beside 50,000 pushes a second", queue::queue)
+            .only(&["braiddb", "lmdb", "redb"]),
         workload("cold_read", "random gets, page cache dropped, cache an eighth of the data", read::cold_read),
         workload("open_after_kill", "N/4 buffered commits, kill -9, open, look for each", kill::open_after_kill),
         workload("large_values", "puts and gets of 1 MiB", large::large_values),

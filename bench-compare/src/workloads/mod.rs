@@ -8,6 +8,7 @@ mod load;
 mod measure;
 mod memory;
 mod mixed;
+mod queue;
 mod read;
 mod sync;
 #[cfg(test)]
