@@ -121,6 +121,8 @@ pub const BARS: &[Bar] = &[
     at_most("open_after_kill", "ns_per_record", ROCKSDB, 0.35),
     at_most("open_after_kill", "open_ms", Versus::Nobody, 150.0),
     at_most("open_after_kill", "lost", Versus::Nobody, 0.0),
+    at_least("open_warm_gets", 1.5),
+    at_least("open_warm_seeks", 1.5),
     at_least("large_put", 0.8),
     at_least("large_get", 0.8),
     at_most("large_put", "write_amp", Versus::Nobody, 1.1),

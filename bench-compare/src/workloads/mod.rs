@@ -13,6 +13,7 @@ mod read;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod warm_open;
 mod write;
 mod ycsb;
 

@@ -239,7 +239,15 @@ fn workloads_with_planted_fault_are_incorrect() -> Result<()> {
         ),
         (
             |setup| Ok(Fake::open(setup, Fault::MissesGets)),
-            &["readrandom", "readrandom_t2", "multi_get16", "readwhilewriting_free", "memory_large", "ycsb_c"],
+            &[
+                "readrandom",
+                "readrandom_t2",
+                "multi_get16",
+                "open_warm",
+                "readwhilewriting_free",
+                "memory_large",
+                "ycsb_c",
+            ],
         ),
         (|setup| Ok(Fake::open(setup, Fault::InventsRows)), &["readmissing"]),
         (
