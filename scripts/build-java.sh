@@ -23,7 +23,10 @@ aarch64 | arm64) processor=aarch64 ;;
 esac
 
 profile=${BRAIDDB_PROFILE:-release}
-cargo build --quiet --locked --profile "$profile" --manifest-path java/native/Cargo.toml
+# Checkpoints in S3: a minute of build time that tests do not need.
+features=()
+[[ $profile != release ]] || features=(--features s3)
+cargo build --quiet --locked --profile "$profile" ${features[@]+"${features[@]}"} --manifest-path java/native/Cargo.toml
 built=${CARGO_TARGET_DIR:-java/native/target}/${profile/#dev/debug}/$library
 # NativeLibrary.java looks for it here.
 folder=java/native/target/jar/io/github/braiddb/native/$system-$processor

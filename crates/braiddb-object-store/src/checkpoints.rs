@@ -5,7 +5,11 @@
 //! `PATH.download`, several at a time; a file gets its name when it is complete, so a repeated call
 //! goes on after a kill. Then it restores from there. This compares every checksum, and the new
 //! directory opens only once it is complete (`RESTORING`).
+//!
+//! Processes that own a database one after another, such as instances with a partition each, claim
+//! it first, and publish with the epoch of their claim: see `ownership.rs`.
 
+use crate::ownership::{self, Owned};
 use braiddb::{
     Builder, Db, Error, Result,
     backup::{BackupInfo, BackupTarget, Backups, DirectoryTarget, Object, Retention},
@@ -16,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -70,6 +74,50 @@ impl Checkpoints {
         Ok(info)
     }
 
+    /// Makes the caller the owner: from now on [`Checkpoints::publish_as`] succeeds with the returned
+    /// epoch only, until the next claim. The target must hold checkpoints of one database, also of
+    /// its copies in other processes. `owner` is for people. Errors: `Locked` while another process
+    /// publishes or claims.
+    pub fn claim(&self, owner: &str) -> Result<u64> {
+        ownership::claim(&*self.target, owner)
+    }
+
+    /// [`Checkpoints::publish`] by the owner; `None` if there was a later claim. Deletes all older
+    /// checkpoints, of whatever owner.
+    ///
+    /// `taken` runs once the published state is fixed: no later commit is in it. `is_cancelled`
+    /// stops the publication with `Closed`, unless it is visible already.
+    pub fn publish_as(
+        &self,
+        epoch: u64,
+        db: &Db,
+        taken: &(dyn Fn() + Sync),
+        is_cancelled: &AtomicBool,
+    ) -> Result<Option<CheckpointInfo>> {
+        let owned = Owned::new(&*self.target, epoch, taken, is_cancelled);
+        let info = match db.backup(&owned) {
+            Err(_) if owned.is_superseded() => return Ok(None),
+            other => other?,
+        };
+        if let Err(e) = self.delete_older(&owned) {
+            tracing::warn!(error = %e, "old checkpoints could not be deleted");
+        }
+        Ok(Some(info))
+    }
+
+    fn delete_older(&self, owned: &Owned<'_>) -> Result<()> {
+        let backups = Backups::new(owned);
+        let all = backups.list()?;
+        let keep = self.retention.keep.unwrap_or(usize::MAX).max(1);
+        let old = all.len().saturating_sub(keep);
+        all[..old].iter().try_for_each(|info| backups.delete(info.id))
+    }
+
+    /// Returns the newest checkpoint.
+    pub fn newest(&self) -> Result<Option<CheckpointInfo>> {
+        Ok(Backups::new(&*self.target).list()?.pop())
+    }
+
     /// Installs the newest checkpoint as a new database in the directory `path`, which must be new
     /// or empty. Every checksum is compared. Needs space for two copies.
     ///
@@ -79,27 +127,32 @@ impl Checkpoints {
     /// Errors: those of [`Builder::restore`]; `NotFound` if there is no checkpoint; `Locked` if
     /// another process installs there.
     pub fn install_newest(&self, path: impl AsRef<Path>) -> Result<CheckpointInfo> {
-        let path = path.as_ref();
-        let backups = Backups::new(&*self.target);
-        let info = backups.list()?.pop();
-        let info = info.ok_or_else(|| {
+        let info = self.newest()?.ok_or_else(|| {
             Error::NotFound(format!("there is no checkpoint in {}", self.target.path_of("").display()))
         })?;
+        self.install(info.id, path)?;
+        Ok(info)
+    }
+
+    /// [`Checkpoints::install_newest`] of a given checkpoint, `NotFound` if it does not exist.
+    pub fn install(&self, id: u64, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let backups = Backups::new(&*self.target);
         let downloads = download_directory(path);
         let local = DirectoryTarget::open_in(Arc::clone(&self.vfs), &downloads)?;
         let lock = local.lock()?;
         let builder = || Builder::new().vfs(Arc::clone(&self.vfs));
         // The marker shows that this or another restore was killed; it does not run any more.
         builder().remove_unfinished(path)?;
-        self.download(&backups.objects_of(info.id)?, &local, &downloads)?;
-        let restored = builder().restore(&local, Some(info.id), path);
+        self.download(&backups.objects_of(id)?, &local, &downloads)?;
+        let restored = builder().restore(&local, Some(id), path);
         if restored.as_ref().err().is_none_or(Error::is_corruption) {
             // A damaged download must not stay: a repeated call would use it again.
             let removed = self.remove_all(&local, |_| true);
             removed.unwrap_or_else(|e| tracing::warn!(error = %e, "downloaded files could not be removed"));
         }
         drop(lock);
-        restored.map(|_| info)
+        restored.map(drop)
     }
 
     /// Makes the directory have exactly these objects.

@@ -11,6 +11,7 @@ mod failure;
 mod faulty;
 mod lease;
 mod options;
+mod ownership;
 mod publish;
 mod reader;
 mod remote;

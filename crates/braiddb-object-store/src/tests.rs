@@ -2,19 +2,22 @@
 //! is restored, at whatever request a writer is suspended and whatever fails.
 
 use crate::{
-    Checkpoints, ObjectStoreTarget, TargetOptions,
+    CheckpointInfo, Checkpoints, ObjectStoreTarget, TargetOptions,
     faulty::{Bucket, Fault, Faulty, Moment},
 };
 use braiddb::{
     Builder, Db, Error, Result, Tree,
-    backup::{BackupInfo, BackupTarget, Backups, Retention},
+    backup::{BackupInfo, BackupTarget, Backups, DirectoryTarget, Retention},
     platform::{MemVfs, Runtime, SystemRuntime, UNIX_EPOCH, Vfs},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::JoinHandle,
     time::Duration,
 };
@@ -509,4 +512,112 @@ fn install_of_damaged_checkpoint_leaves_nothing() {
     assert!(checkpoints(&vfs).install_newest("/node.db").unwrap_err().is_corruption());
     bucket.insert(&run, whole);
     checkpoints(&vfs).install_newest("/node.db").unwrap();
+}
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+fn publish_as(target: &ObjectStoreTarget, epoch: u64, db: &Db) -> Result<Option<CheckpointInfo>> {
+    Checkpoints::new(target.clone()).publish_as(epoch, db, &|| (), &NEVER)
+}
+
+#[test]
+fn publication_of_a_superseded_owner_is_refused() {
+    let (world, bucket) = (World::new(), Arc::new(Bucket::default()));
+    let directory = DirectoryTarget::open_in(Arc::new(MemVfs::new()), "/checkpoints").unwrap();
+    let both: [Arc<dyn Fn() -> Checkpoints>; 2] =
+        [Arc::new(move || Checkpoints::new(plain(&bucket))), Arc::new(move || Checkpoints::new(directory.clone()))];
+    for checkpoints in both {
+        let publish = |epoch| checkpoints().publish_as(epoch, &world.db, &|| (), &NEVER).unwrap();
+        assert_eq!(publish(1), None, "nobody has claimed it");
+        let first = checkpoints().claim("first").unwrap();
+        world.change();
+        let published = publish(first).unwrap();
+        let second = checkpoints().claim("second").unwrap();
+        assert!(second > first);
+        world.change();
+        assert_eq!(publish(first), None);
+        assert_eq!(checkpoints().newest().unwrap().unwrap().sequence, published.sequence);
+        let published = publish(second).unwrap();
+        assert_eq!(publish(first), None);
+        assert_eq!(checkpoints().newest().unwrap(), Some(published));
+    }
+}
+
+/// A zombie: suspended at any request of its publication, while the next owner claims and publishes.
+#[test]
+fn owner_suspended_at_each_request_never_publishes_after_the_next_claim() {
+    let (world, bucket) = (World::new(), Arc::new(Bucket::default()));
+    let first = Checkpoints::new(plain(&bucket)).claim("first").unwrap();
+    for _ in 0..2 {
+        world.change();
+        publish_as(&plain(&bucket), first, &world.db).unwrap().unwrap();
+    }
+    let (mut request, mut requests, mut refused) = (0, 1, 0);
+    while request < requests {
+        let bucket = bucket.copy();
+        let store = Faulty::faultless(&bucket);
+        let zombie = target(Arc::clone(&store), 0);
+        let seen: Arc<Mutex<Option<Result<Vec<BackupInfo>>>>> = Arc::default();
+        let (next_world, next, result) = (Arc::clone(&world), target(Faulty::faultless(&bucket), 2), Arc::clone(&seen));
+        store.stall(request, Moment::Before, move || {
+            let epoch = Checkpoints::new(next.clone()).claim("second");
+            let published = epoch.and_then(|epoch| {
+                next_world.change();
+                publish_as(&next, epoch, &next_world.db)
+            });
+            *result.lock().unwrap() = Some(published.and_then(|_| Backups::new(&next).list()));
+        });
+        world.change();
+        let published = publish_as(&zombie, first, &world.db);
+        refused += u32::from(!matches!(published, Ok(Some(_))));
+        store.settle();
+        let last = target(Faulty::faultless(&bucket), 4);
+        let listed = Backups::new(&last).list().unwrap();
+        let seen = seen.lock().unwrap().take().unwrap().unwrap();
+        assert_eq!(listed.last(), seen.last(), "request {request}: {published:?}");
+        assert!(Backups::new(&last).verify(None).unwrap().problems.is_empty(), "request {request}");
+        requests = requests.max(store.requests());
+        request += 1;
+    }
+    assert!(request > 15 && refused > 5, "{request} requests, {refused} refused");
+}
+
+#[test]
+fn cancelled_publication_is_not_visible() {
+    let (world, bucket) = (World::new(), Arc::new(Bucket::default()));
+    let checkpoints = Checkpoints::new(plain(&bucket));
+    let epoch = checkpoints.claim("owner").unwrap();
+    world.change();
+    let is_cancelled = AtomicBool::new(false);
+    let cancel = || is_cancelled.store(true, Ordering::Release);
+    let cancelled = checkpoints.publish_as(epoch, &world.db, &cancel, &is_cancelled);
+    assert!(matches!(cancelled, Err(Error::Closed)), "{cancelled:?}");
+    assert_eq!(checkpoints.newest().unwrap(), None);
+    assert!(!bucket.names().iter().any(|name| name.ends_with(".run")), "{:?}", bucket.names());
+    publish_as(&plain(&bucket), epoch, &world.db).unwrap().unwrap();
+}
+
+/// Each owner installs the checkpoint of the one before, so it has most files already.
+#[test]
+fn checkpoints_of_one_owner_after_another_share_files_and_are_deleted() {
+    let (world, bucket) = (World::new(), Arc::new(Bucket::default()));
+    let epoch = Checkpoints::new(plain(&bucket)).claim("owner 0").unwrap();
+    world.change();
+    publish_as(&plain(&bucket), epoch, &world.db).unwrap().unwrap();
+    for owner in 1..4 {
+        let vfs: Arc<dyn Vfs> = Arc::new(MemVfs::new());
+        let checkpoints = Checkpoints::new(plain(&bucket)).vfs(Arc::clone(&vfs));
+        checkpoints.install_newest("/node.db").unwrap();
+        let db = Builder::new().vfs(vfs).open("/node.db").unwrap();
+        let epoch = checkpoints.claim(&format!("owner {owner}")).unwrap();
+        db.tree("albums").unwrap().put(format!("new {owner}").as_bytes(), b"").unwrap();
+        let mut is_taken = AtomicBool::new(false);
+        let taken = || is_taken.store(true, Ordering::Release);
+        let info = checkpoints.publish_as(epoch, &db, &taken, &NEVER).unwrap().unwrap();
+        assert!(*is_taken.get_mut() && info.bytes_copied < info.bytes, "{info:?}");
+        db.tree("albums").unwrap().put(b"other", b"").unwrap();
+        publish_as(&plain(&bucket), epoch, &db).unwrap().unwrap();
+        assert_eq!(Backups::new(&plain(&bucket)).list().unwrap().len(), 2);
+        assert_eq!(bucket.names().iter().filter(|name| name.ends_with(".owner")).count(), 1);
+    }
 }

@@ -15,6 +15,7 @@ mod admin;
 mod batch;
 mod boundary;
 mod bulk;
+mod checkpoints;
 mod codec;
 mod database;
 mod errors;

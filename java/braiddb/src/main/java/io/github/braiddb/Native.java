@@ -67,6 +67,22 @@ final class Native {
 
     static native long adminVerifyPath(int pathLen, long address, int capacity);
 
+    static native long checkpointsNewest(int placeLen, long address, int capacity);
+
+    static native long checkpointsInstall(long id, int argumentsLen, long address, int capacity);
+
+    static native long checkpointsClaim(int argumentsLen, long address, int capacity);
+
+    static native long publicationBegin(long database, long epoch, int placeLen, long address, int capacity);
+
+    static native long publicationNext(long publication, long address, int capacity);
+
+    static native long publicationInfo(long publication, long address, int capacity);
+
+    static native long publicationCancel(long publication, long address, int capacity);
+
+    static native void publicationFree(long publication);
+
     static native long snapshotOpen(long database, long address, int capacity);
 
     static native long snapshotClose(long place, long address, int capacity);

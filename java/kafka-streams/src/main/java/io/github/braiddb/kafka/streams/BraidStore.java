@@ -20,6 +20,9 @@ abstract class BraidStore implements StateStore {
     private final Layout layout;
     private StateStoreContext context;
     private Settings settings;
+    private Changelog changelog;
+    private StoreCheckpoints checkpoints;
+    private Publisher publisher;
     private StoreMetrics metrics;
     private volatile Storage storage;
 
@@ -58,13 +61,20 @@ abstract class BraidStore implements StateStore {
         }
         this.context = context;
         settings = Settings.of(context.appConfigs());
-        Storage opened = Storage.open(name, context.stateDir(), settings, layout);
+        changelog = KafkaInternals.changelog(context, name);
+        if (checkpoints == null) {
+            checkpoints = StoreCheckpoints.of(context, name, settings, changelog);
+        }
+        Storage opened = Storage.open(name, context.stateDir(), settings, layout, checkpoints);
         try {
             storage = opened;
             opened(opened, context);
-            metrics = new StoreMetrics(opened, context);
+            metrics = new StoreMetrics(opened, context, checkpoints);
             if (root != null) {
                 context.register(root, KafkaInternals.restoreCallback(this::restore));
+            }
+            if (checkpoints != null) {
+                publisher = Publisher.start(checkpoints, opened, settings);
             }
         } catch (RuntimeException e) {
             close();
@@ -115,7 +125,12 @@ abstract class BraidStore implements StateStore {
     @Override
     public final void commit(Map<TopicPartition, Long> changelogOffsets) {
         long start = System.nanoTime();
-        storage().commit(changelogOffsets);
+        if (changelogOffsets.isEmpty() && changelog != null) {
+            // Kafka gives no offset if it found the committed one outside of the changelog.
+            storage().corrupted();
+        } else {
+            storage().commit(changelogOffsets);
+        }
         metrics.committed(System.nanoTime() - start);
     }
 
@@ -146,6 +161,10 @@ abstract class BraidStore implements StateStore {
         Storage open = storage;
         if (open == null) {
             return;
+        }
+        if (publisher != null) {
+            publisher.close();
+            publisher = null;
         }
         if (metrics != null) {
             metrics.close();

@@ -31,5 +31,28 @@ public final class BraidStoreConfig {
      */
     public static final String DURABILITY = "braiddb.durability";
 
+    /**
+     * Where the stores publish checkpoints: a directory that all instances share, or {@code
+     * s3://BUCKET/PREFIX} with credentials in the environment. A store without local state begins with
+     * the newest one, and Kafka restores the rest from the changelog. If it is not set: none.
+     */
+    public static final String CHECKPOINT_URL = "braiddb.checkpoint.url";
+
+    /** Milliseconds between two checkpoints of a store that has changed. */
+    public static final String CHECKPOINT_INTERVAL_MS = "braiddb.checkpoint.interval.ms";
+
+    /** The value of {@link #CHECKPOINT_INTERVAL_MS} if it is not set: 10 minutes. */
+    public static final long CHECKPOINT_INTERVAL_MS_DEFAULT = 600_000;
+
+    /**
+     * Milliseconds after which a checkpoint is not installed any more: a compacted changelog forgets
+     * deletions after its {@code delete.retention.ms}, and the deleted rows would come back. Half of
+     * the topic's setting is the limit if that is lower.
+     */
+    public static final String CHECKPOINT_MAX_AGE_MS = "braiddb.checkpoint.max.age.ms";
+
+    /** The value of {@link #CHECKPOINT_MAX_AGE_MS} if it is not set: 12 hours. */
+    public static final long CHECKPOINT_MAX_AGE_MS_DEFAULT = 43_200_000;
+
     private BraidStoreConfig() {}
 }

@@ -3,6 +3,7 @@ package io.github.braiddb.kafka.streams;
 import java.util.Collection;
 import java.util.function.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.metrics.Sensor;
 import org.apache.kafka.streams.kstream.Window;
 import org.apache.kafka.streams.kstream.internals.SessionWindow;
@@ -11,8 +12,11 @@ import org.apache.kafka.streams.processor.StateRestoreCallback;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.StateStoreContext;
 import org.apache.kafka.streams.processor.internals.ChangelogRecordDeserializationHelper;
+import org.apache.kafka.streams.processor.internals.ClientUtils;
+import org.apache.kafka.streams.processor.internals.ProcessorContextImpl;
 import org.apache.kafka.streams.processor.internals.ProcessorContextUtils;
 import org.apache.kafka.streams.processor.internals.RecordBatchingStateRestoreCallback;
+import org.apache.kafka.streams.processor.internals.Task;
 import org.apache.kafka.streams.processor.internals.metrics.TaskMetrics;
 import org.apache.kafka.streams.query.Position;
 import org.apache.kafka.streams.query.PositionBound;
@@ -24,7 +28,8 @@ import org.apache.kafka.streams.state.internals.WithRetentionPeriod;
 
 /**
  * All uses of classes of Kafka Streams that are not its public interface. A store cannot do without
- * them: a restore with timestamps, the count of dropped records, and windows have no other interface.
+ * them: a restore with timestamps, the count of dropped records, windows, and the changelog of a store
+ * have no other interface.
  */
 final class KafkaInternals {
     private KafkaInternals() {}
@@ -51,6 +56,21 @@ final class KafkaInternals {
                 Thread.currentThread().getName(),
                 context.taskId().toString(),
                 ProcessorContextUtils.metricsImpl(context));
+    }
+
+    /** Returns the changelog of a store; null if it has none. */
+    static Changelog changelog(StateStoreContext context, String store) {
+        if (context.appConfigs().get(Changelog.CONFIG) instanceof Changelog given) {
+            return given;
+        }
+        if (!(context instanceof ProcessorContextImpl internal)) {
+            return null;
+        }
+        String topic = internal.changelogFor(store);
+        return topic == null ? null : new KafkaChangelog(
+                new TopicPartition(topic, context.taskId().partition()),
+                () -> internal.taskType() == Task.TaskType.ACTIVE,
+                () -> new ClientUtils.QuietStreamsConfig(context.appConfigs()));
     }
 
     static Window timeWindow(long start, long size) {

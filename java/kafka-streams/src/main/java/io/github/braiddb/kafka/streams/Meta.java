@@ -22,6 +22,9 @@ import org.apache.kafka.streams.query.Position;
  * <tr><td>{@code "time"}</td><td>stream time in milliseconds: 8 bytes</td></tr>
  * <tr><td>{@code "sequence"}</td><td>the last number of a duplicate: 8 bytes</td></tr>
  * <tr><td>{@code "ahead"}</td><td>present while the rows are ahead of the offsets</td></tr>
+ * <tr><td>{@code "corrupted"}</td><td>present if the next open must empty the store</td></tr>
+ * <tr><td>{@code "identity"}</td><td>application, store, topic, partition, topic's id: UTF, partition 4
+ * bytes. Present in checkpoints</td></tr>
  * </table>
  */
 final class Meta {
@@ -29,6 +32,8 @@ final class Meta {
     static final byte[] TIME = bytes("time");
     static final byte[] SEQUENCE = bytes("sequence");
     static final byte[] AHEAD = bytes("ahead");
+    static final byte[] CORRUPTED = bytes("corrupted");
+    static final byte[] IDENTITY = bytes("identity");
 
     private Meta() {}
 
@@ -46,6 +51,32 @@ final class Meta {
 
     static long number(byte[] value, long preset) {
         return value == null ? preset : ByteBuffer.wrap(value).getLong();
+    }
+
+    static byte[] encode(StoreCheckpoints.Identity identity) {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        try (DataOutputStream out = new DataOutputStream(bytes)) {
+            out.writeUTF(identity.application());
+            out.writeUTF(identity.store());
+            out.writeUTF(identity.topic());
+            out.writeInt(identity.partition());
+            out.writeUTF(identity.topicId());
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        return bytes.toByteArray();
+    }
+
+    static StoreCheckpoints.Identity identity(byte[] value) {
+        if (value == null) {
+            return null;
+        }
+        try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(value))) {
+            return new StoreCheckpoints.Identity(
+                    in.readUTF(), in.readUTF(), in.readUTF(), in.readInt(), in.readUTF());
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 
     static byte[] encode(Position position) {

@@ -16,6 +16,9 @@ import org.apache.kafka.streams.StreamsConfig;
  * @param isExactlyOnce true at {@code exactly_once_v2}
  * @param isTransactional true if uncommitted rows must not reach the database
  * @param isConsistent true if changelog records have the position of their store
+ * @param checkpointUrl where checkpoints are; null for none
+ * @param checkpointIntervalMs milliseconds between two checkpoints
+ * @param checkpointMaxAgeMs milliseconds after which a checkpoint is not installed
  */
 record Settings(
         long memory,
@@ -24,7 +27,10 @@ record Settings(
         Durability durability,
         boolean isExactlyOnce,
         boolean isTransactional,
-        boolean isConsistent) {
+        boolean isConsistent,
+        String checkpointUrl,
+        long checkpointIntervalMs,
+        long checkpointMaxAgeMs) {
 
     static Settings of(Map<String, Object> configs) {
         int processors = Runtime.getRuntime().availableProcessors();
@@ -35,11 +41,23 @@ record Settings(
                 durability(configs),
                 StreamsConfig.EXACTLY_ONCE_V2.equals(configs.get(StreamsConfig.PROCESSING_GUARANTEE_CONFIG)),
                 bool(configs, StreamsConfig.TRANSACTIONAL_STATE_STORES_CONFIG),
-                bool(configs, StreamsConfig.InternalConfig.IQ_CONSISTENCY_OFFSET_VECTOR_ENABLED));
+                bool(configs, StreamsConfig.InternalConfig.IQ_CONSISTENCY_OFFSET_VECTOR_ENABLED),
+                text(configs, BraidStoreConfig.CHECKPOINT_URL),
+                number(
+                        configs, BraidStoreConfig.CHECKPOINT_INTERVAL_MS,
+                        BraidStoreConfig.CHECKPOINT_INTERVAL_MS_DEFAULT),
+                number(
+                        configs, BraidStoreConfig.CHECKPOINT_MAX_AGE_MS,
+                        BraidStoreConfig.CHECKPOINT_MAX_AGE_MS_DEFAULT));
     }
 
     private static boolean bool(Map<String, Object> configs, String name) {
         return Boolean.parseBoolean(String.valueOf(configs.get(name)));
+    }
+
+    private static String text(Map<String, Object> configs, String name) {
+        Object value = configs.get(name);
+        return value == null || value.toString().isBlank() ? null : value.toString().trim();
     }
 
     private static long number(Map<String, Object> configs, String name, long preset) {

@@ -2,6 +2,7 @@ package io.github.braiddb.kafka.streams;
 
 import io.github.braiddb.Batch;
 import io.github.braiddb.BraidException;
+import io.github.braiddb.Checkpoints.Publication;
 import io.github.braiddb.Database;
 import io.github.braiddb.KeyRange;
 import io.github.braiddb.Options;
@@ -14,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.LongSupplier;
 import org.apache.kafka.common.TopicPartition;
@@ -38,6 +40,9 @@ final class Storage implements AutoCloseable {
     /** Bytes of the longest key of BraidDB. A longer one would fail at the commit, with all other rows. */
     private static final int KEY_LEN_MAX = 65_536;
 
+    /** Write buffers that the overlay may fill during {@link #hold}. */
+    private static final int HELD_BUFFERS = 4;
+
     private final String store;
     private final Settings settings;
     private final Database database;
@@ -52,6 +57,20 @@ final class Storage implements AutoCloseable {
     private KeyRange expiredWritten;
     private boolean isAhead;
 
+    /** True while rows must not be ahead of the offset, for a checkpoint. */
+    private boolean isHeld;
+
+    private Publication publication;
+
+    /** Puts, but not those of restores. */
+    private long puts;
+
+    private long putsOfCommit;
+    private long putsOfClaim = Long.MAX_VALUE;
+    private volatile boolean isProven;
+    private volatile long commitsOfPuts;
+    private volatile long states;
+
     /** Numbers that commits write beside the rows. */
     private final List<Kept> numbers = new ArrayList<>();
     private volatile Overlay overlay = new Overlay();
@@ -64,21 +83,23 @@ final class Storage implements AutoCloseable {
         this.database = database;
         meta = database.tree("meta");
         rows = layout.open(store, database);
-        if (meta.contains(Meta.AHEAD)) {
-            isAhead = true;
-            if (settings.isExactlyOnce()) {
-                rows.clear();
-                meta.clear();
-                isAhead = false;
-            }
+        isAhead = meta.contains(Meta.AHEAD);
+        if (isAhead && settings.isExactlyOnce() || meta.contains(Meta.CORRUPTED)) {
+            rows.clear();
+            meta.clear();
+            isAhead = false;
         }
         position = Meta.position(meta.get(Meta.POSITION));
         committedPosition = position.copy();
     }
 
-    /** Opens the database of a store, in the directory of its task. */
-    static Storage open(String store, File taskDirectory, Settings settings, Layout layout) {
+    /** Opens the database of a store, in the directory of its task; without checkpoints if they are null. */
+    static Storage open(
+            String store, File taskDirectory, Settings settings, Layout layout, StoreCheckpoints checkpoints) {
         File directory = new File(new File(taskDirectory, FOLDER), store);
+        if (checkpoints != null) {
+            Bootstrap.run(checkpoints, layout, taskDirectory, directory);
+        }
         Database database = null;
         try {
             database = Database.open(
@@ -176,7 +197,10 @@ final class Storage implements AutoCloseable {
                     + " bytes with its times; BraidDB takes at most " + KEY_LEN_MAX);
         }
         overlay.put(key, value);
-        if (overlay.bytes() > settings.writeBufferBytes() && !settings.isTransactional()) {
+        puts++;
+        long most = settings.writeBufferBytes();
+        if (overlay.bytes() > most && !settings.isTransactional()
+                && !(isHeld && overlay.bytes() / HELD_BUFFERS <= most)) {
             write(Map.of(), false);
         }
     }
@@ -296,6 +320,77 @@ final class Storage implements AutoCloseable {
         }
     }
 
+    /**
+     * Keeps the rows in the database those of its offset, from now until {@link #release}: rows are not
+     * written before their commit. Waits for a commit if they are ahead now. Returns false if none
+     * came, or the store was closed.
+     */
+    synchronized boolean hold(long millis) throws InterruptedException {
+        long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(millis);
+        while (isAhead && isOpen()) {
+            long left = TimeUnit.NANOSECONDS.toMillis(until - System.nanoTime());
+            if (left <= 0) {
+                return false;
+            }
+            wait(left);
+        }
+        isHeld = isOpen();
+        return isHeld;
+    }
+
+    /** Ends {@link #hold}. Returns false if it had ended, since the uncommitted rows became too many. */
+    synchronized boolean release() {
+        boolean wasHeld = isHeld;
+        isHeld = false;
+        return wasHeld;
+    }
+
+    /** Takes a publication, which the close cancels. Returns false after the close. */
+    synchronized boolean publishing(Publication begun) {
+        publication = begun;
+        return isOpen();
+    }
+
+    /** Notes whose rows these are. Returns false if they are another's. */
+    synchronized boolean identify(StoreCheckpoints.Identity identity) {
+        checkOpen();
+        StoreCheckpoints.Identity known = Meta.identity(meta.get(Meta.IDENTITY));
+        if (known == null) {
+            meta.put(Meta.IDENTITY, Meta.encode(identity));
+        }
+        return known == null || known.equals(identity);
+    }
+
+    /** Notes a claim. Then a commit of a later put proves that the claimant owned the task after it. */
+    synchronized void claimed() {
+        putsOfClaim = puts;
+        isProven = false;
+    }
+
+    boolean isProven() {
+        return isProven;
+    }
+
+    /** Returns the number of commits that had puts. */
+    long commitsOfPuts() {
+        return commitsOfPuts;
+    }
+
+    /** Returns the number of committed states. */
+    long states() {
+        return states;
+    }
+
+    /** Makes the next open empty the store: Kafka says that its offset is not one of the changelog. */
+    synchronized void corrupted() {
+        checkOpen();
+        try {
+            meta.put(Meta.CORRUPTED, new byte[0]);
+        } catch (BraidException e) {
+            throw Failures.of(store, e);
+        }
+    }
+
     private void addNotes(Batch batch) {
         for (Kept number : numbers) {
             if (number.isChanged()) {
@@ -332,6 +427,14 @@ final class Storage implements AutoCloseable {
             batch.commit();
             noted();
             isAhead = !isCommit;
+            isHeld &= isCommit;
+            if (isCommit) {
+                states++;
+                commitsOfPuts += puts > putsOfCommit ? 1 : 0;
+                putsOfCommit = puts;
+                isProven |= puts > putsOfClaim;
+                notifyAll();
+            }
             changelog.forEach((partition, offset) -> {
                 if (offset != null) {
                     offsets.put(partition, offset);
@@ -359,10 +462,15 @@ final class Storage implements AutoCloseable {
             return;
         }
         try {
+            if (publication != null) {
+                // The rows may be ahead from here on.
+                publication.cancel();
+            }
             if (!overlay.isEmpty() && !settings.isTransactional() && !settings.isExactlyOnce()) {
                 write(Map.of(), false);
             }
         } finally {
+            notifyAll();
             try {
                 database.close();
             } catch (BraidException e) {

@@ -33,7 +33,7 @@ final class StoreMetrics implements AutoCloseable {
     private Stats stats;
     private long statsTime;
 
-    StoreMetrics(Storage storage, StateStoreContext context) {
+    StoreMetrics(Storage storage, StateStoreContext context, StoreCheckpoints checkpoints) {
         this.storage = storage;
         registry = context.metrics();
         Map<String, String> tags = new LinkedHashMap<>();
@@ -57,6 +57,16 @@ final class StoreMetrics implements AutoCloseable {
         gauge("bytes-written", "Bytes of keys and values written", tags, open -> stats().userBytesWritten());
         gauge("write-stalls", "Writes that waited for background work", tags, open -> stats().stalls());
         gauge("background-errors", "Failures of background work", tags, open -> stats().backgroundErrors());
+        if (checkpoints != null) {
+            gauge("checkpoint-published-total", "Published checkpoints", tags, open -> checkpoints.published.get());
+            gauge("checkpoint-published-bytes-total", "Bytes of published checkpoints that were uploaded", tags,
+                    open -> checkpoints.bytes.get());
+            gauge("checkpoint-failed-total", "Failed publications and installations", tags,
+                    open -> checkpoints.failed.get());
+            gauge("checkpoint-installed-total", "Installed checkpoints", tags, open -> checkpoints.installed.get());
+            gauge("checkpoint-refused-total", "Checkpoints that were too old or did not fit", tags,
+                    open -> checkpoints.refused.get());
+        }
     }
 
     private static MetricName name(String name, String description, Map<String, String> tags) {

@@ -29,6 +29,7 @@ final class TestContext implements StateStoreContext {
     private final Map<String, Object> configs = new HashMap<>();
     private final StreamsMetrics metrics = new MockProcessorContext<>().metrics();
     private final Map<String, RecordBatchingStateRestoreCallback> callbacks = new HashMap<>();
+    private String application = "test";
     private long offset = -1;
 
     TestContext(File directory, Map<String, ?> configs) {
@@ -40,6 +41,11 @@ final class TestContext implements StateStoreContext {
         return Map.of(
                 StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2,
                 StreamsConfig.TRANSACTIONAL_STATE_STORES_CONFIG, isTransactional);
+    }
+
+    TestContext of(String other) {
+        application = other;
+        return this;
     }
 
     /** Sets the offset of the record that is processed. */
@@ -61,7 +67,7 @@ final class TestContext implements StateStoreContext {
 
     @Override
     public String applicationId() {
-        return "test";
+        return application;
     }
 
     @Override

@@ -1,0 +1,185 @@
+package io.github.braiddb.kafka.streams;
+
+import static io.github.braiddb.kafka.streams.StoreCheckpoints.LOG;
+
+import io.github.braiddb.BackupInfo;
+import io.github.braiddb.BraidException;
+import io.github.braiddb.Checkpoints.Publication;
+import io.github.braiddb.ClosedException;
+import java.util.Optional;
+import java.util.concurrent.Future;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Publishes checkpoints of an open store while its task is active.
+ *
+ * <p><b>Owner.</b> After the task was assigned to another instance, this one may go on for a while, and
+ * must not publish its old state over that of the next owner. Each owner claims the place, and only
+ * the last claimant can publish. A claim proves nothing by itself: an instance may make it after it
+ * lost the task. INVARIANT B1: an instance publishes only after a commit with a row that was put after
+ * its claim. Kafka commits a store after the group has accepted the commit of the task, so the
+ * instance owned the task at a time after its claim, and any owner since then claims later.
+ *
+ * <p><b>State.</b> A checkpoint has the rows of its offset and no others: see {@link Storage#hold}.
+ */
+final class Publisher implements Runnable, AutoCloseable {
+    private static final long TICK_MS_MIN = 20;
+    private static final long TICK_MS_MAX = 10_000;
+    private static final long RETRY_MS = 60_000;
+    private static final long HOLD_MS = 60_000;
+    private static final ScheduledThreadPoolExecutor THREADS = threads();
+
+    private final StoreCheckpoints checkpoints;
+    private final Storage storage;
+    private final Future<?> ticks;
+
+    /** The claim; 0 without one. */
+    private long epoch;
+
+    /** Commits with puts before this number are not of the present time as owner. */
+    private long commitsSeen;
+
+    private Changelog.Facts facts;
+    private long publishedState = -1;
+    private long attemptAt;
+
+    private Publisher(StoreCheckpoints checkpoints, Storage storage) {
+        this.checkpoints = checkpoints;
+        this.storage = storage;
+        attemptAt = System.nanoTime() - TimeUnit.MILLISECONDS.toNanos(checkpoints.intervalMs)
+                + TimeUnit.MILLISECONDS.toNanos(ThreadLocalRandom.current().nextLong(checkpoints.intervalMs));
+        long tick = Math.max(TICK_MS_MIN, Math.min(checkpoints.intervalMs / 4, TICK_MS_MAX));
+        ticks = THREADS.scheduleWithFixedDelay(this, tick, tick, TimeUnit.MILLISECONDS);
+    }
+
+    private static ScheduledThreadPoolExecutor threads() {
+        ScheduledThreadPoolExecutor threads = new ScheduledThreadPoolExecutor(2, task -> {
+            Thread thread = new Thread(task, "braiddb-checkpoints");
+            thread.setDaemon(true);
+            return thread;
+        });
+        threads.setRemoveOnCancelPolicy(true);
+        return threads;
+    }
+
+    static Publisher start(StoreCheckpoints checkpoints, Storage storage, Settings settings) {
+        if (settings.isExactlyOnce() && !settings.isTransactional()) {
+            LOG.warn("Store {} publishes no checkpoints: at exactly-once Kafka commits its offset only at its close."
+                    + " Set enable.transactional.statestores", checkpoints.store);
+            return null;
+        }
+        return new Publisher(checkpoints, storage);
+    }
+
+    @Override
+    public synchronized void run() {
+        try {
+            tick();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        } catch (ClosedException e) {
+            LOG.debug("Store {} was closed during a checkpoint", checkpoints.store);
+        } catch (RuntimeException e) {
+            if (storage.isOpen()) {
+                failed(e.toString(), e);
+            }
+        }
+    }
+
+    private void failed(String reason, Throwable cause) {
+        long pause = Math.min(checkpoints.intervalMs, RETRY_MS);
+        attemptAt = System.nanoTime() - TimeUnit.MILLISECONDS.toNanos(checkpoints.intervalMs - pause);
+        checkpoints.failed.incrementAndGet();
+        LOG.warn("Store {} could not publish a checkpoint to {}, and tries again: {}",
+                checkpoints.store, checkpoints.shown, reason, cause);
+    }
+
+    private void tick() throws InterruptedException {
+        if (!storage.isOpen()) {
+            return;
+        }
+        if (!checkpoints.changelog.isActive()) {
+            disown();
+            return;
+        }
+        long now = System.nanoTime();
+        long waited = TimeUnit.NANOSECONDS.toMillis(now - attemptAt);
+        if (epoch == 0) {
+            if (storage.commitsOfPuts() > commitsSeen && waited >= Math.min(checkpoints.intervalMs, RETRY_MS)) {
+                claim(now);
+            }
+            return;
+        }
+        if (!storage.isProven()) {
+            return;
+        }
+        boolean isChanged = storage.states() != publishedState;
+        // An idle store has a valid checkpoint, which must not become too old.
+        boolean isOld = facts != null && waited >= checkpoints.maxAgeMs(facts) / 4;
+        if (waited >= checkpoints.intervalMs && isChanged || isOld) {
+            attemptAt = now;
+            publish();
+        }
+    }
+
+    private void disown() {
+        epoch = 0;
+        commitsSeen = storage.commitsOfPuts();
+    }
+
+    private void claim(long now) {
+        facts = checkpoints.changelog.facts();
+        if (!storage.identify(checkpoints.identity(facts))) {
+            failed("it has rows of another topic, since its changelog was deleted and created again", null);
+            return;
+        }
+        epoch = checkpoints.place.claim(checkpoints.owner);
+        storage.claimed();
+        // The first checkpoint comes with the proof.
+        attemptAt = now - TimeUnit.MILLISECONDS.toNanos(checkpoints.intervalMs);
+    }
+
+    private void publish() throws InterruptedException {
+        if (!storage.hold(HOLD_MS)) {
+            failed("no commit within " + HOLD_MS / 1000 + " s made its rows agree with its offset", null);
+            return;
+        }
+        long state = storage.states();
+        try (Publication publication = checkpoints.place.begin(storage.database(), epoch)) {
+            if (!storage.publishing(publication)) {
+                return;
+            }
+            boolean isTaken = publication.awaitTaken();
+            if (!storage.release() && isTaken) {
+                failed("its uncommitted rows had to be written before the state was taken", null);
+                return;
+            }
+            Optional<BackupInfo> info = publication.finish();
+            if (info.isEmpty()) {
+                disown();
+                LOG.info("Store {} publishes no more checkpoints to {}: another instance has claimed it",
+                        checkpoints.store, checkpoints.shown);
+                return;
+            }
+            publishedState = state;
+            checkpoints.published.incrementAndGet();
+            checkpoints.bytes.addAndGet(info.get().bytesCopied());
+            LOG.debug("Store {} published checkpoint {}", checkpoints.store, info.get());
+        } catch (BraidException e) {
+            if (!(e instanceof ClosedException)) {
+                throw e;
+            }
+        } finally {
+            storage.release();
+            storage.publishing(null);
+        }
+    }
+
+    /** Begins no more publications. The close of the storage ends the present one. */
+    @Override
+    public void close() {
+        ticks.cancel(false);
+    }
+}
