@@ -9,6 +9,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.braiddb.BackupInfo;
 import io.github.braiddb.Checkpoints;
+import io.github.braiddb.Database;
+import io.github.braiddb.NotFoundException;
+import io.github.braiddb.Tree;
 import java.io.File;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -172,10 +175,10 @@ class CheckpointTest {
         Path path = folder.resolve("read " + reads++);
         try {
             checkpoints().install(newest().id(), path);
-        } catch (io.github.braiddb.NotFoundException e) {
+        } catch (NotFoundException e) {
             return -1;
         }
-        try (io.github.braiddb.Database database = io.github.braiddb.Database.open(path)) {
+        try (Database database = Database.open(path)) {
             return Meta.number(database.tree("meta").get(Meta.offsetKey(PARTITION)), -1);
         }
     }
@@ -317,15 +320,15 @@ class CheckpointTest {
             Path path = folder.resolve("read " + reads++);
             try {
                 checkpoints().install(info.id(), path);
-            } catch (io.github.braiddb.NotFoundException e) {
+            } catch (NotFoundException e) {
                 continue;
             }
             last = info.id();
             checked++;
-            try (io.github.braiddb.Database database = io.github.braiddb.Database.open(path)) {
+            try (Database database = Database.open(path)) {
                 long offset = Meta.number(database.tree("meta").get(Meta.offsetKey(PARTITION)), -1);
                 assertFalse(database.tree("meta").contains(Meta.AHEAD));
-                io.github.braiddb.Tree rows = database.openTree("rows KEY_VALUE PLAIN 0");
+                Tree rows = database.openTree("rows KEY_VALUE PLAIN 0");
                 assertEquals(Math.min(offset + 1, KEYS), rows.count());
                 for (long at = Math.max(0, offset - KEYS + 1); at <= offset; at++) {
                     assertArrayEquals(value(at), rows.get(key((int) (at % KEYS)).get()), "offset " + offset);
@@ -334,15 +337,8 @@ class CheckpointTest {
         }
         isEnded[0] = true;
         thread.join();
-        assertEquals(0, writer.metric("checkpoint-failed-total") - failuresOfHold(writer));
-    }
-
-    private static long failuresOfHold(Instance writer) {
-        return writeBufferIsTiny(writer) ? writer.metric("checkpoint-failed-total") : 0;
-    }
-
-    private static boolean writeBufferIsTiny(Instance writer) {
-        return Long.parseLong(writer.configs.get(BraidStoreConfig.WRITE_BUFFER_BYTES).toString()) < 10_000;
+        // A tiny buffer overflows while the state is taken.
+        assertTrue(writeBuffer < 10_000 || writer.metric("checkpoint-failed-total") == 0);
     }
 
     @Test
@@ -355,13 +351,22 @@ class CheckpointTest {
         owner.isActive = false;
         pause(50);
 
-        // It still believes that it is active. Even a commit that came late does not help.
+        // It still believes that it is active, and in the worst case its commits are late ones that Kafka
+        // had accepted. It finds out that there was a later claim, and claims the place again.
         zombie.isActive = true;
-        zombie.store.put(key(1), value(-1));
-        zombie.store.commit(Map.of(PARTITION, zombie.offset));
-        for (int i = 0; i < 20; i++) {
+        String claimed = claim();
+        for (int round = 0; claim().equals(claimed); round++) {
+            assertTrue(round < 20);
+            zombie.store.put(key(1), value(-1));
+            zombie.store.commit(Map.of(PARTITION, zombie.offset));
+            for (int i = 0; i < 200 && claim().equals(claimed); i++) {
+                pause(5);
+            }
+        }
+        // Kafka refuses its commits from now on.
+        for (int i = 0; i < 30; i++) {
             zombie.store.put(key(i), value(-1));
-            pause(20);
+            pause(10);
         }
         assertEquals(newest, newest().id());
         owner.isActive = true;
@@ -371,6 +376,11 @@ class CheckpointTest {
         assertEquals(owner.offset, third.store.committedOffset(PARTITION));
         third.restore();
         checkRows(third.store);
+    }
+
+    private String claim() {
+        String[] claims = new File(place() + "/test/store/0").list((folder, name) -> name.endsWith(".owner"));
+        return Stream.of(claims).max(Comparator.naturalOrder()).orElseThrow();
     }
 
     @Test
@@ -436,8 +446,9 @@ class CheckpointTest {
         Path staging = folder.resolve("second").resolve("braiddb-install").resolve("store");
         Files.createDirectories(staging.resolve("database.download"));
         Files.writeString(staging.resolve("database.download").resolve("000001-0-000001.run.part"), "torn");
-        Files.createDirectories(staging.resolve("database"));
-        Files.writeString(staging.resolve("database").resolve("RESTORING"), "");
+        try (Database unchecked = Database.open(staging.resolve("database"))) {
+            unchecked.tree("meta").put(Meta.offsetKey(PARTITION), Meta.number(5));
+        }
         Files.createDirectories(folder.resolve("second").resolve("braiddb").resolve("store"));
         Instance second = new Instance("second", Map.of()).open();
         assertEquals(first.offset, second.store.committedOffset(PARTITION));
