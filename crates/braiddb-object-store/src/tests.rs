@@ -571,13 +571,14 @@ fn owner_suspended_at_each_request_never_publishes_after_the_next_claim() {
         let published = publish_as(&zombie, first, &world.db);
         refused += u32::from(!matches!(published, Ok(Some(_))));
         store.settle();
-        let last = target(Faulty::faultless(&bucket), 4);
-        let listed = Backups::new(&last).list().unwrap();
-        let seen = seen.lock().unwrap().take().unwrap().unwrap();
-        assert_eq!(listed.last(), seen.last(), "request {request}: {published:?}");
-        assert!(Backups::new(&last).verify(None).unwrap().problems.is_empty(), "request {request}");
         requests = requests.max(store.requests());
         request += 1;
+        // A run with failures on a busy machine has more requests than another.
+        let Some(seen) = seen.lock().unwrap().take() else { continue };
+        let (seen, last) = (seen.unwrap(), target(Faulty::faultless(&bucket), 4));
+        let listed = Backups::new(&last).list().unwrap();
+        assert_eq!(listed.last(), seen.last(), "request {request}: {published:?}");
+        assert!(Backups::new(&last).verify(None).unwrap().problems.is_empty(), "request {request}");
     }
     assert!(request > 15 && refused > 5, "{request} requests, {refused} refused");
 }
