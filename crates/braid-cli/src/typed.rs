@@ -15,7 +15,7 @@ use crate::{exit::usage, notation::show_name};
 const DEFINITIONS_KEY: [u8; 2] = [BEYOND_RECORDS, 0];
 
 pub fn codec_of(db: &Db, tree: &str) -> Result<Option<TreeCodec>> {
-    Ok(db.trees()?.into_iter().find(|info| info.name == tree).and_then(|info| info.codec))
+    Ok(db.tree_info(tree)?.and_then(|info| info.codec))
 }
 
 /// Returns a value as it is shown: MessagePack as JSON text, others unchanged.
@@ -60,8 +60,9 @@ pub fn check_import(db: &Db, tree: &str) -> Result<()> {
 /// Refuses an import of an export into a tree with indexes: the records there would be replaced without their
 /// entries. Returns whether the tree may get no indexes either, since it has records.
 pub fn check_import_of_export(db: &Db, name: &str) -> Result<bool> {
-    let found = db.trees()?.into_iter().find(|tree| tree.name == name);
-    let Some(found) = found.filter(|tree| !tree.multi && has_tuple_keys(tree.codec)) else { return Ok(false) };
+    let Some(found) = db.tree_info(name)?.filter(|tree| !tree.multi && has_tuple_keys(tree.codec)) else {
+        return Ok(false);
+    };
     let tree = db.open_tree(&found.name)?;
     if tree.contains(DEFINITIONS_KEY)? {
         let name = show_name(name);

@@ -167,7 +167,7 @@ impl TreeChanges {
 }
 
 fn id_of(db: &Db, name: &str) -> Result<Option<u32>> {
-    Ok(db.trees()?.into_iter().find(|tree| tree.name == name).map(|tree| tree.id))
+    Ok(db.tree_info(name)?.map(|tree| tree.id))
 }
 
 /// Returns the id of the change's tree, if that has the name before or after the change.

@@ -77,10 +77,6 @@ fn refuse_body(body: Option<&Incoming>) -> Result<(), Problem> {
     }
 }
 
-fn find(db: &Db, name: &str) -> Result<Option<TreeInfo>, Problem> {
-    Ok(db.trees()?.into_iter().find(|info| info.name == name))
-}
-
 /// Refuses to create a tree that exists with another kind or time to live.
 fn check_same(found: &TreeInfo, is_multi: bool, ttl: Option<Duration>) -> Result<(), Problem> {
     let differs = |detail| Err(Problem::new(StatusCode::CONFLICT, "Tree differs", detail));
@@ -118,7 +114,7 @@ pub async fn create(service: &Service, request: &Parts, body: Option<&Incoming>,
     let is_new = in_pool(move || {
         let _alone = changes.lock().unwrap_or_else(PoisonError::into_inner);
         checks.of_create(&db, &name)?;
-        let found = find(&db, &name)?;
+        let found = db.tree_info(&name)?;
         conditions.of_tree(found.is_some())?;
         let is_new = found.is_none();
         found.map_or(Ok(()), |found| check_same(&found, is_multi, ttl))?;
@@ -142,7 +138,7 @@ pub async fn drop(service: &Service, request: &Parts, body: Option<&Incoming>, n
     let (checks, changes) = (service.checks().clone(), Arc::clone(service.tree_changes()));
     let dropped = in_pool(move || {
         let _alone = changes.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = find(&db, &name)?;
+        let found = db.tree_info(&name)?;
         conditions.of_tree(found.is_some())?;
         checks.of_drop(&db, &name)?;
         Ok::<_, Problem>(db.drop_tree(&name)?)

@@ -126,7 +126,7 @@ impl<'a, K: TupleKey, V, C: ValueCodec<V>> Builder<'a, K, V, C> {
 
 fn open_tree(db: &Db, name: &str, options: Option<TreeOptions>, codec: TreeCodec) -> Result<Tree> {
     let with_codec = |options: TreeOptions| options.codec(codec);
-    let is_there = || Ok::<_, Error>(db.trees()?.iter().any(|tree| tree.name == name && !tree.multi));
+    let is_there = || Ok::<_, Error>(db.tree_info(name)?.is_some_and(|tree| !tree.multi));
     if !is_there()? {
         let created = db.tree_with(name, with_codec(options.unwrap_or_default()));
         // Another thread may have created the tree meanwhile, with other options.

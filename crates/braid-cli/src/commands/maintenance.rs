@@ -92,8 +92,7 @@ pub fn tree_line(tree: &TreeInfo, as_json: bool) -> String {
 }
 
 fn set_options(db: &Db, name: &str, arguments: &TreesArguments) -> Result<()> {
-    let is_multi = db.trees()?.iter().any(|tree| tree.name == name && tree.multi);
-    if is_multi {
+    if db.tree_info(name)?.is_some_and(|tree| tree.multi) {
         return Err(usage(format!("the tree {name} is a multi-value tree, which has no options of its own")));
     }
     let tree = db.open_tree(name)?;

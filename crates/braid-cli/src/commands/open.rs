@@ -140,7 +140,7 @@ impl NamedTree {
     }
 
     pub fn find(db: &Db, name: &str) -> Result<Option<NamedTree>> {
-        match db.trees()?.iter().find(|tree| tree.name == name) {
+        match db.tree_info(name)? {
             None => Ok(None),
             Some(tree) if tree.multi => Ok(Some(NamedTree::Multi(db.open_multi_tree(name)?))),
             Some(_) => Ok(Some(NamedTree::Plain(db.open_tree(name)?))),

@@ -54,7 +54,7 @@ fn no_such_tree(name: &str) -> anyhow::Error {
 }
 
 fn is_there(db: &Db, name: &str) -> Result<bool> {
-    Ok(db.trees()?.iter().any(|tree| tree.name == name))
+    Ok(db.tree_info(name)?.is_some())
 }
 
 pub fn refuse_own_tree(name: &str) -> Result<()> {

@@ -36,8 +36,7 @@ impl KnownTrees {
                 is_all_dropped = false;
             }
         }
-        let has_imports = db.trees()?.iter().any(|tree| tree.name == IMPORT_TREE);
-        if is_all_dropped && has_imports && !self.0.contains(IMPORT_TREE) {
+        if is_all_dropped && db.tree_info(IMPORT_TREE)?.is_some() && !self.0.contains(IMPORT_TREE) {
             db.drop_tree(IMPORT_TREE)?;
         }
         Ok(())

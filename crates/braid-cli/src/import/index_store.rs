@@ -45,7 +45,7 @@ impl StoredSpec {
 }
 
 pub fn tree_id(db: &Db, name: &str) -> Result<Option<u32>> {
-    Ok(db.trees()?.into_iter().find(|tree| tree.name == name).map(|tree| tree.id))
+    Ok(db.tree_info(name)?.map(|tree| tree.id))
 }
 
 pub fn imports_tree(db: &Db) -> Result<Option<Tree>> {
@@ -186,7 +186,7 @@ fn check_name(db: &Db, tree: &str, spec: &IndexSpec) -> Result<()> {
             }
         }
     }
-    let Some(existing) = db.trees()?.into_iter().find(|existing| existing.name == *name) else { return Ok(()) };
+    let Some(existing) = db.tree_info(name)? else { return Ok(()) };
     if !existing.multi {
         return Err(usage(format!("{name} is a tree with one value per key: choose an index name that no tree has")));
     }

@@ -234,7 +234,7 @@ fn refuse_to_overwrite(db: &Db, tree: &str) -> Result<()> {
 }
 
 fn refuse_other_kind(db: &Db, tree: &str) -> Result<()> {
-    if db.trees()?.iter().any(|known| known.name == tree && known.multi) {
+    if db.tree_info(tree)?.is_some_and(|known| known.multi) {
         return Err(usage(format!(
             "the tree {} is a multi-value tree: choose a tree with one value per key",
             show_name(tree)

@@ -62,7 +62,7 @@ impl NewNotation {
 
     pub fn store(&mut self, db: &Db, tree: &str, imports: &Tree, batch: &mut Batch) -> Result<()> {
         let Some(keys) = self.0.take() else { return Ok(()) };
-        if let Some(info) = db.trees()?.into_iter().find(|info| info.name == tree) {
+        if let Some(info) = db.tree_info(tree)? {
             batch.put(imports, keys_key(info.id), serde_json::to_vec(&KeysRecord { keys })?);
         }
         Ok(())
@@ -83,7 +83,7 @@ fn in_words(notation: KeyNotation) -> &'static str {
 }
 
 fn tree_state(db: &Db, tree: &str) -> Result<Option<(u32, Option<Vec<u8>>)>> {
-    let Some(info) = db.trees()?.into_iter().find(|info| info.name == tree) else { return Ok(None) };
+    let Some(info) = db.tree_info(tree)? else { return Ok(None) };
     let first_key = match info.multi {
         true => db.open_multi_tree(tree)?.iter().next().transpose()?.map(|(key, _)| key.to_vec()),
         false => db.open_tree(tree)?.first()?.map(|(key, _)| key.to_vec()),
@@ -113,8 +113,7 @@ pub fn stored_by_id(db: &Db, id: u32) -> Result<Option<KeyNotation>> {
 }
 
 pub fn stored_key_notation(db: &Db, tree: &str) -> Result<KeyNotation> {
-    let info = db.trees()?.into_iter().find(|info| info.name == tree);
-    let stored = info.map(|info| stored_by_id(db, info.id)).transpose()?.flatten();
+    let stored = db.tree_info(tree)?.map(|info| stored_by_id(db, info.id)).transpose()?.flatten();
     match (stored, imports_of(db)?) {
         (Some(stored), _) => Ok(stored),
         (None, None) => Ok(KeyNotation::Text),

@@ -344,3 +344,24 @@ fn failed_write_leaves_no_new_tree() {
     ok(&mut session, "begin; put new a 1; put other a 1; rollback; put new a 1; begin; put other a 1; commit");
     assert_eq!(db.trees().unwrap().len(), 2);
 }
+
+/// A put listed all trees several times: with 9,000 trees it took 500 times as long.
+#[test]
+fn put_takes_as_long_with_thousands_of_trees() {
+    let fastest = |session: &mut Session| {
+        let took = (0..50).map(|_| {
+            let begun = std::time::Instant::now();
+            ok(session, "put t a 1");
+            begun.elapsed()
+        });
+        took.min().unwrap()
+    };
+    let (db, mut session) = session();
+    ok(&mut session, "put t a 1");
+    let alone = fastest(&mut session);
+    for number in 0..5000 {
+        db.tree(&format!("tree {number}")).unwrap();
+    }
+    let among_many = fastest(&mut session);
+    assert!(among_many < 10 * alone, "{among_many:?}, and {alone:?} with one tree");
+}

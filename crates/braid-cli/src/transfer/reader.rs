@@ -257,8 +257,7 @@ impl Store<'_> {
             if name == IMPORT_TREE {
                 return Err(usage(format!("the tree {IMPORT_TREE} is reserved, and cannot be imported")));
             }
-            let known = db.trees()?.into_iter().find(|known| known.name == name);
-            if known.is_some_and(|known| known.multi != line.multi) {
+            if db.tree_info(name)?.is_some_and(|known| known.multi != line.multi) {
                 let (name, one_or_many) = (show_name(name), if line.multi { "many values" } else { "one value" });
                 return Err(usage(format!(
                     "the tree {name} exists, but does not have {one_or_many} per key: name another --tree"

@@ -197,11 +197,13 @@ impl Db {
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
         self.engine().health.check_open()?;
         let trees = self.engine().catalog.by_name.read();
-        let info = |(name, tree): (&String, &Arc<TreeState>)| {
-            let TreeOptions { compression, blob_threshold, ttl, codec } = tree.options.get();
-            TreeInfo { name: name.clone(), id: tree.id.0, multi: tree.multi, compression, blob_threshold, ttl, codec }
-        };
-        Ok(trees.iter().map(info).collect())
+        Ok(trees.iter().map(|(name, tree)| info_of(name, tree)).collect())
+    }
+
+    /// Describes a tree of either kind. Returns `None` if no tree has the name.
+    pub fn tree_info(&self, name: &str) -> Result<Option<TreeInfo>> {
+        self.engine().health.check_open()?;
+        Ok(self.engine().catalog.find(name).map(|tree| info_of(name, &tree)))
     }
 
     /// Returns an empty batch. [`Batch::commit`] commits it.
@@ -312,6 +314,11 @@ impl Db {
         }
         self.shared.close()
     }
+}
+
+fn info_of(name: &str, tree: &TreeState) -> TreeInfo {
+    let TreeOptions { compression, blob_threshold, ttl, codec } = tree.options.get();
+    TreeInfo { name: name.to_owned(), id: tree.id.0, multi: tree.multi, compression, blob_threshold, ttl, codec }
 }
 
 impl Shared {

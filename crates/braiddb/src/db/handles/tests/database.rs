@@ -567,3 +567,17 @@ fn a_directory_without_a_database_is_left_as_it_is() {
     assert!(matches!(error, crate::base::Error::NotFound(_)), "{error}");
     assert_eq!(vfs.list(Path::new(DIR)).unwrap().len(), 1);
 }
+
+#[test]
+fn tree_info_is_the_line_of_the_list() {
+    let db = open(small(&mem())).unwrap();
+    db.tree("t").unwrap();
+    db.multi_tree("m").unwrap();
+    for info in db.trees().unwrap() {
+        assert_eq!(db.tree_info(&info.name).unwrap(), Some(info));
+    }
+    assert_eq!(db.tree_info("absent").unwrap(), None);
+    db.rename_tree("t", "u").unwrap();
+    assert_eq!(db.tree_info("t").unwrap(), None);
+    assert_eq!(db.tree_info("u").unwrap().map(|info| (info.name, info.multi)), Some(("u".to_owned(), false)));
+}
