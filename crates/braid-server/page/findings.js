@@ -134,9 +134,8 @@ export function verdict(stats, samples, findings) {
   if (findings.some((finding) => finding.level === "bad")) return { level: "bad", text: "Needs attention." };
   const commits = samples.recent("last_sequence", 20);
   const reads = samples.recent("reads", 20);
-  // Estimates of trees' sizes read blocks too: those of this page are no work of others.
-  const blocks = samples.changes((now, before) => (now.estimates === before.estimates ? now.cache_hits + now.cache_misses - before.cache_hits - before.cache_misses : 0))
-    .filter(([time]) => time > samples.last() - 20e6).reduce((sum, [, count]) => sum + count, 0);
+  // Programs that embed the server read without requests.
+  const blocks = samples.recent("cache_hits", 20).change + samples.recent("cache_misses", 20).change;
   const isSlow = findings.some((finding) => finding.level === "slow");
   const work = commits.change > 0 ? "writing" : reads.change > 0 || blocks > 0 ? "reading" : "idle";
   if (isSlow) return { level: "slow", text: work === "idle" ? "Idle, with remarks." : `Held back while ${work}.` };

@@ -47,13 +47,12 @@ impl Kind {
 #[derive(Debug)]
 pub struct Load {
     kinds: [[AtomicU64; BUCKETS]; Kind::ALL.len()],
-    estimates: AtomicU64,
 }
 
 impl Default for Load {
     fn default() -> Load {
         let kinds = array::from_fn(|_| array::from_fn(|_| AtomicU64::new(0)));
-        Load { kinds, estimates: AtomicU64::new(0) }
+        Load { kinds }
     }
 }
 
@@ -70,15 +69,6 @@ impl Load {
     /// Counts a request by the time until the head of its response.
     pub fn note(&self, kind: Kind, took: Duration) {
         self.kinds[kind as usize][bucket_of(took)].fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts the begin or the end of estimates of trees' sizes, which read blocks like gets.
-    pub fn note_estimates(&self) {
-        self.estimates.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub fn estimates(&self) -> u64 {
-        self.estimates.load(Ordering::Relaxed)
     }
 
     pub fn counted(&self) -> Vec<Counted> {

@@ -36,8 +36,6 @@ pub struct Reading {
     pub took: Duration,
     pub stats: Stats,
     pub sums: Sums,
-    /// Begins and ends of listings of trees with sizes before it.
-    pub estimates: u64,
 }
 
 /// Sums over all partitions.
@@ -78,7 +76,7 @@ impl Sums {
 type Column = (&'static str, fn(&Reading, &Load) -> u64);
 
 /// The columns of a sample; the time is the first.
-pub const COLUMNS: [Column; 27] = [
+pub const COLUMNS: [Column; 26] = [
     ("time_us", |reading, _| reading.time_us),
     ("last_sequence", |reading, _| reading.stats.last_sequence),
     ("commits", |reading, _| reading.stats.commits),
@@ -105,7 +103,6 @@ pub const COLUMNS: [Column; 27] = [
     ("memory_bytes", |reading, _| reading.stats.memory_bytes),
     ("oldest_reader_us", |reading, _| reading.stats.oldest_snapshot_age_us.unwrap_or(0)),
     ("unindexed_runs", |reading, _| reading.sums.unindexed_runs),
-    ("estimates", |reading, _| reading.estimates),
 ];
 
 /// The values of [`COLUMNS`] at one time.
@@ -155,12 +152,9 @@ impl Monitor {
             let at = Instant::now();
             let stats = db.stats();
             let sums = Sums::of(&stats.partitions);
-            Reading { at, time_us: now_us(), took: at.elapsed(), stats, sums, estimates: 0 }
+            Reading { at, time_us: now_us(), took: at.elapsed(), stats, sums }
         });
-        // The same age as the blocks that the listings read, since a reading is used again.
-        let mut reading = reading.await?;
-        reading.estimates = service.load().estimates();
-        let reading = Arc::new(reading);
+        let reading = Arc::new(reading.await?);
         *self.readings.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         *latest = Some(Arc::clone(&reading));
         Ok(reading)

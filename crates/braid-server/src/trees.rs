@@ -24,9 +24,6 @@ pub async fn list(service: &Service, request: &Parts) -> Answer {
     let query = Query::of(request.uri.query(), &["sizes"])?;
     let has_sizes = query.bytes("sizes")?.is_none() || query.flag("sizes")?;
     let db = service.db();
-    if has_sizes {
-        service.load().note_estimates();
-    }
     let trees = in_pool(move || {
         let infos = db.trees()?;
         infos
@@ -34,11 +31,7 @@ pub async fn list(service: &Service, request: &Parts) -> Answer {
             .filter_map(|info| describe(&db, info, has_sizes).transpose())
             .collect::<Result<Vec<Value>, Problem>>()
     });
-    let trees = trees.await;
-    if has_sizes {
-        service.load().note_estimates();
-    }
-    let text = format!("{}\n", json!({"trees": trees??}));
+    let text = format!("{}\n", json!({"trees": trees.await??}));
     Ok(typed(StatusCode::OK, "application/json", Body::whole(text)))
 }
 

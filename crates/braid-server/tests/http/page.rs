@@ -250,26 +250,6 @@ fn refused_requests_are_not_counted() {
     assert_eq!(counts(), [1, 0, 2, 1, 0]);
 }
 
-/// The page took the estimates of its own list of trees for the reads of others.
-#[test]
-fn samples_count_the_lists_of_trees_with_sizes() {
-    let db = Db::in_memory().unwrap();
-    let server = Running::writable(&db);
-    server.get("/trees?sizes=false").has(200);
-    server.get("/trees").has(200);
-    let began = std::time::Instant::now();
-    loop {
-        let samples = stats(&server, "?since=0")["samples"].clone();
-        let at = samples["names"].as_array().unwrap().iter().position(|name| name == "estimates").unwrap();
-        // The begin and the end of one.
-        if samples["rows"].as_array().unwrap().last().is_some_and(|row| row[at] == 2) {
-            break;
-        }
-        assert!(began.elapsed().as_secs() < 60, "{samples}");
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
 /// A link of another site to the page got 403.
 #[test]
 fn link_of_another_site_opens_the_page_and_nothing_else() {

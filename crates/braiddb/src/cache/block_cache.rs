@@ -23,7 +23,7 @@ use super::{
     clock::{Clock, IN_PLACE, TIME_MASK, Ticket, VACANT},
     hint::Hint,
     mapped::PinnedUnit,
-    striped_counter::StripedCounter,
+    striped_counter::{self, StripedCounter},
 };
 use crate::base::Result;
 use crossbeam_epoch::Guard;
@@ -115,7 +115,7 @@ impl BlockCache {
 
     /// The result is not reclaimed while `guard` lives, and has `pins` (0 or 1) for the caller.
     fn insert(&self, file: u32, unit: u32, bytes: &[u8], pins: u32, guard: &Guard) -> NonNull<Trailer> {
-        self.misses.fetch_add(1, Ordering::Relaxed);
+        self.note_miss();
         self.loaded_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let passed = self.passed.load(Ordering::Acquire);
         let frame = self.clock.lock().reserve(&self.arena, passed, bytes.len());
@@ -159,6 +159,12 @@ impl BlockCache {
         self.hits.add_one();
         // SAFETY: hence it is filled and not reclaimed.
         unsafe { self.arena.heat(frame) }.touch();
+    }
+
+    fn note_miss(&self) {
+        if striped_counter::is_counting() {
+            self.misses.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn defer(&self, ticket: Ticket, guard: &Guard) {
@@ -304,7 +310,7 @@ impl CacheSlots {
         // Relaxed: the value guards no other memory.
         let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         self.cache.checked.fetch_add(1, Ordering::Relaxed);
-        self.cache.misses.fetch_add(1, Ordering::Relaxed);
+        self.cache.note_miss();
         self.cache.loaded_bytes.fetch_add(len as u64, Ordering::Relaxed);
     }
 

@@ -20,3 +20,4 @@ pub use block_cache::{BlockCache, CacheSlots, CheckTime, UnitNote};
 pub use hint::{Ahead, Hint, prefetch};
 pub use mapped::{MappedFile, PinnedUnit};
 pub use prefetch_queue::PrefetchQueue;
+pub use striped_counter::Uncounted;

@@ -218,3 +218,28 @@ fn a_transaction_counts_its_own_writes() {
     tree.put(key(6), b"by another").unwrap();
     assert!(tx.commit().unwrap_err().is_conflict());
 }
+
+/// A page that showed sizes of trees counted its own lookups, and called an idle database busy.
+#[test]
+fn estimate_of_unsettled_tree_counts_no_cache_lookups() {
+    let db = open(small(&mem())).unwrap();
+    let tree = db.tree("t").unwrap();
+    for round in 0..3 {
+        for number in 0..3000 {
+            tree.put(key(number * 3 + round), [7; 20]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let lookups = || {
+        let stats = db.stats();
+        (stats.cache_hits, stats.cache_misses)
+    };
+    let before = lookups();
+    for _ in 0..5 {
+        let estimate = tree.approximate(..).unwrap();
+        assert!(estimate.keys > 8192 && estimate.keys_min > 0, "{estimate:?}");
+    }
+    assert_eq!(lookups(), before);
+    tree.get(key(4001)).unwrap().unwrap();
+    assert_ne!(lookups(), before, "later reads count");
+}
