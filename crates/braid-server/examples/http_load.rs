@@ -11,7 +11,7 @@
 //! servers share the processors of this machine. Panics on a wrong answer.
 
 use braid_server::{Limits, Options, Server, Store};
-use braiddb::Db;
+use braiddb::{Builder, Db};
 use bytes::Bytes;
 use hyper::{
     Response,
@@ -79,13 +79,14 @@ fn serve_bare() {
 
 /// Runs the service until the end of standard input.
 fn serve(folder: &Path) {
-    let db = Db::open(folder.join("db")).unwrap();
-    let tree = db.tree("t").unwrap();
-    tree.extend((0..RECORDS).map(|key| (format!("key{key:06}"), VALUE))).unwrap();
-    tree.put_stream("large", std::io::repeat(7).take(LARGE_BYTES)).unwrap();
     let mut limits = Limits::default();
     limits.connections = CONNECTIONS_MAX;
     limits.head_time = Duration::from_secs(600);
+    let builder = limits.open_files_max().into_iter().fold(Db::builder(), Builder::open_files_max);
+    let db = builder.open(folder.join("db")).unwrap();
+    let tree = db.tree("t").unwrap();
+    tree.extend((0..RECORDS).map(|key| (format!("key{key:06}"), VALUE))).unwrap();
+    tree.put_stream("large", std::io::repeat(7).take(LARGE_BYTES)).unwrap();
     let options = Options::new().token(TOKEN).write(true).limits(limits);
     let server = Server::bind("127.0.0.1:0".parse().unwrap(), Store::owner(&db), options).unwrap();
     println!("{}", server.address());

@@ -34,6 +34,7 @@ mod compress;
 mod conditions;
 mod connection;
 mod decompress;
+mod descriptors;
 mod event_text;
 mod guard;
 mod journal;

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
-use crate::{access::AccessLog, journal::Journal, rules::Rules};
+use crate::{access::AccessLog, descriptors, journal::Journal, rules::Rules};
 use std::{sync::Arc, time::Duration};
 
 /// Options of a [`Server`](crate::Server).
@@ -90,8 +90,8 @@ impl Options {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Maximum open connections. Further ones wait in the system's queue. At most three
-    /// eighths of the descriptors that the process may open: the database needs the others.
+    /// Maximum open connections. Further ones wait in the system's queue. There are fewer if the
+    /// database needs the descriptors that the process may open: see [`Limits::open_files_max`].
     pub connections: usize,
     /// Maximum bytes of a request's head; a longer one gets the status 431.
     pub head_bytes: usize,
@@ -133,6 +133,15 @@ pub struct Limits {
     pub ticket_life: Duration,
     /// Maximum time to finish running requests after a stop.
     pub drain: Duration,
+}
+
+impl Limits {
+    /// Returns the value for [`Builder::open_files_max`](braiddb::Builder::open_files_max) with which the
+    /// process has descriptors for all `connections`, or `None` if the default leaves enough. The
+    /// database keeps at least a quarter of the descriptors (`ulimit -n`).
+    pub fn open_files_max(&self) -> Option<usize> {
+        descriptors::tables_max(self.connections, descriptors::limit())
+    }
 }
 
 impl Default for Limits {

@@ -2,7 +2,7 @@
 
 use crate::{
     connection::{self, first_of, stopped},
-    monitor,
+    descriptors, monitor,
     options::Options,
     service::Service,
     store::Store,
@@ -85,6 +85,13 @@ impl Server {
         self.service.token()
     }
 
+    /// Returns the maximum of open connections: [`Limits::connections`](crate::Limits), or fewer if the
+    /// process may not open as many descriptors (`ulimit -n`).
+    pub fn connections(&self) -> usize {
+        let tables = self.service.db().stats().open_files_max;
+        descriptors::connections_max(self.service.limits().connections, descriptors::limit(), tables)
+    }
+
     /// Returns a handle that ends [`Server::run`].
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.stop))
@@ -112,9 +119,9 @@ impl Server {
     }
 
     async fn serve(self) -> io::Result<()> {
+        let connections = self.connections();
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let limits = self.service.limits().clone();
-        let connections = connections_max(limits.connections, descriptors_max());
         let turns = Arc::new(Semaphore::new(connections));
         let mut stop = self.stop.subscribe();
         let snapshots = Arc::clone(self.service.snapshots());
@@ -149,37 +156,5 @@ impl Server {
         let _ = timeout(limits.drain, all).await;
         self.service.snapshots().drop_all();
         Ok(())
-    }
-}
-
-/// Returns how many connections a process with this limit of descriptors may have: three eighths.
-/// Tables of databases take half (`Builder::open_files_max`); logs, locks and pipes need the others.
-fn connections_max(wanted: usize, descriptors: Option<u64>) -> usize {
-    let share = descriptors.map_or(usize::MAX, |count| usize::try_from(count / 8 * 3).unwrap_or(usize::MAX));
-    wanted.min(share).clamp(1, u32::MAX as usize >> 3)
-}
-
-/// Returns the limit of open descriptors (`ulimit -n`), if the system has one.
-#[cfg(unix)]
-fn descriptors_max() -> Option<u64> {
-    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
-}
-
-#[cfg(not(unix))]
-fn descriptors_max() -> Option<u64> {
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connections_leave_descriptors_to_the_database() {
-        assert_eq!(connections_max(1024, Some(256)), 96);
-        assert_eq!(connections_max(1024, Some(4096)), 1024);
-        assert_eq!(connections_max(1024, None), 1024);
-        assert_eq!(connections_max(0, Some(1)), 1);
-        assert_eq!(connections_max(usize::MAX, Some(u64::MAX)), u32::MAX as usize >> 3);
     }
 }

@@ -29,6 +29,10 @@ pub struct ServeArguments {
     /// stream that connect again
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "write")]
     pub keep: Option<u64>,
+    /// Maximum connections at once [default: 1024]; further ones wait. Each takes a descriptor of the
+    /// process (ulimit -n)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub connections: Option<u32>,
     /// Encrypt all connections (TLS) with the certificate in this PEM file, followed by its issuers'
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,

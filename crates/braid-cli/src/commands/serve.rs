@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use braid_server::{Journal, Options, Rules, Server, Stopper, Store, Tls};
+use braid_server::{Journal, Limits, Options, Rules, Server, Stopper, Store, Tls};
 use braiddb::{Builder, Db};
 
 use super::{
@@ -22,7 +22,7 @@ use crate::{
     arguments::ServeArguments,
     exit::{OK, text_of, usage},
     import::Indexes,
-    notation::show_name,
+    notation::{show_count, show_name},
     output::note,
 };
 
@@ -46,11 +46,12 @@ pub fn serve(arguments: &ServeArguments) -> Result<u8> {
     let store = match &db {
         Some(db) => Store::owner(db),
         // Takes no lock: an owner may come and go.
-        None => Store::follower(builder(&arguments.open).refresh_every(Some(REFRESH)).open_follower(&arguments.db)?),
+        None => Store::follower(builder_of(arguments).refresh_every(Some(REFRESH)).open_follower(&arguments.db)?),
     };
     let given = arguments.token.clone().map_or_else(token_of_environment, |token| Ok(Some(token)))?;
     let is_given = given.is_some();
     let options = Options::new().write(arguments.write).rules(ImportRules).name(name_of(&arguments.db));
+    let options = options.limits(limits_of(arguments));
     let options = if arguments.write { options.journal(journal) } else { options };
     let options = given.into_iter().fold(options, Options::token);
     let options = tls.into_iter().fold(options, Options::tls);
@@ -70,6 +71,13 @@ pub fn serve(arguments: &ServeArguments) -> Result<u8> {
             // Browsers keep the fragment to themselves.
             note!("braid: page {scheme}://{address}/#token={}", server.token());
         }
+    }
+    let possible = server.connections();
+    if possible < arguments.connections.unwrap_or(0) as usize {
+        note!(
+            "braid: takes at most {} connections at once, since the process may open few files: raise `ulimit -n`",
+            show_count(possible as u64)
+        );
     }
     let served = server.run();
     // Before the end of the log, whose reader may be slow.
@@ -94,10 +102,20 @@ fn usable(address: SocketAddr) -> (SocketAddr, &'static str) {
     (SocketAddr::new(loopback, address.port()), " and at every other address of this machine")
 }
 
+fn limits_of(arguments: &ServeArguments) -> Limits {
+    let mut limits = Limits::default();
+    limits.connections = arguments.connections.map_or(limits.connections, |count| count as usize);
+    limits
+}
+
+fn builder_of(arguments: &ServeArguments) -> Builder {
+    limits_of(arguments).open_files_max().into_iter().fold(builder(&arguments.open), Builder::open_files_max)
+}
+
 /// Opens the database for writing, with its events in the journal.
 fn open_with(journal: &Journal, arguments: &ServeArguments) -> Result<Db> {
     let listener = journal.clone();
-    let builder = builder(&arguments.open).create(false).on_event(move |event| listener.note(event));
+    let builder = builder_of(arguments).create(false).on_event(move |event| listener.note(event));
     let builder = arguments.keep.into_iter().fold(builder, Builder::log_retention);
     Ok(builder.open(&arguments.db)?)
 }
