@@ -49,9 +49,26 @@ function without(error) {
   return new Unreachable(error.name === "TimeoutError" ? "the server does not answer in time" : "the server does not answer");
 }
 
+/** Times of the latest requests for records that this page sent. */
+const reads = [];
+const READS_MAX = 1000;
+
+/** Returns how many requests for records this page sent in the last seconds. */
+export function ownReads(seconds) {
+  const since = performance.now() - 1000 * seconds;
+  return reads.filter((time) => time > since).length;
+}
+
+function noteRead(method, path) {
+  if (method !== "GET" || !/^\/trees\/[^/?]+\//.test(path)) return;
+  reads.push(performance.now());
+  if (reads.length > READS_MAX) reads.shift();
+}
+
 /** Sends a request; throws `Refusal` or `Unreachable`. */
 export async function request(method, path, { headers = {}, body, signal } = {}) {
   let response;
+  noteRead(method, path);
   try {
     response = await fetch(path, {
       method,

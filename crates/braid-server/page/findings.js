@@ -1,5 +1,6 @@
 // What is wrong, and what slows the database: conclusions from the statistics, worst first.
 
+import { ownReads } from "./api.js";
 import { causeName } from "./commits.js";
 import { bytes, clock, counted, duration, percent, short, whole } from "./format.js";
 
@@ -7,6 +8,9 @@ import { bytes, clock, counted, duration, percent, short, whole } from "./format
 const RECENT_US = 600e6;
 /** Minimum cache misses a second that deserve a remark. */
 const MISSES_MIN = 200;
+/** Time that the verdict looks back, and between two samples. */
+const WINDOW_S = 20;
+const SAMPLE_S = 2;
 
 /**
  * Returns findings `{level, title, text, link}`. Levels: `bad` (damage, no writes), `slow` (slows
@@ -102,10 +106,11 @@ function ofCommits({ slow_commits: slow, time_us: now }, add) {
 }
 
 function ofReaders({ engine, readers }, add) {
-  const pinning = readers.filter((reader) => !reader.is_expired);
+  // Without later commits, a reader holds nothing back.
+  const pinning = readers.filter((reader) => !reader.is_expired && reader.commits_behind > 0);
   if (pinning.length) {
     const oldest = pinning.reduce((a, b) => (a.age_us > b.age_us ? a : b));
-    add("slow", `${counted(pinning.length, "reader")} open for long`, `A ${oldest.kind} has been open for ${duration(oldest.age_us)}, ${counted(oldest.commits_behind, "commit")} behind. Old versions of records stay on disk and in scans: ${whole(engine.dead_entries_held)} garbage entries are kept for readers.`);
+    add(engine.dead_entries_held > 0 ? "slow" : "note", `${counted(pinning.length, "reader")} open for long`, `A ${oldest.kind} has been open for ${duration(oldest.age_us)}, ${counted(oldest.commits_behind, "commit")} behind. Old versions of records stay on disk and in scans: ${whole(engine.dead_entries_held)} garbage entries are kept for readers.`);
   }
 }
 
@@ -132,12 +137,14 @@ function ofCache(engine, samples, add) {
 /** Returns the verdict: a level and a short sentence. */
 export function verdict(stats, samples, findings) {
   if (findings.some((finding) => finding.level === "bad")) return { level: "bad", text: "Needs attention." };
-  const commits = samples.recent("last_sequence", 20);
-  const reads = samples.recent("reads", 20);
+  const commits = samples.recent("last_sequence", WINDOW_S);
+  // Records that this page shows are no work of others, and neither are the blocks read for them.
+  const own = ownReads(WINDOW_S + 2 * SAMPLE_S);
+  const isRead = samples.recent("reads", WINDOW_S).change > own;
   // Programs that embed the server read without requests.
-  const blocks = samples.recent("cache_hits", 20).change + samples.recent("cache_misses", 20).change;
+  const blocks = own > 0 ? 0 : samples.recent("cache_hits", WINDOW_S).change + samples.recent("cache_misses", WINDOW_S).change;
   const isSlow = findings.some((finding) => finding.level === "slow");
-  const work = commits.change > 0 ? "writing" : reads.change > 0 || blocks > 0 ? "reading" : "idle";
+  const work = commits.change > 0 ? "writing" : isRead || blocks > 0 ? "reading" : "idle";
   if (isSlow) return { level: "slow", text: work === "idle" ? "Idle, with remarks." : `Held back while ${work}.` };
   return { level: "good", text: work === "idle" ? "Healthy and idle." : `Healthy, ${work}.` };
 }

@@ -18,13 +18,13 @@ export function partitions(app, query) {
     height: "middle",
     open: (row) => choose(row),
     columns: [
-      { name: "at", title: "No.", number: true, value: (row) => row.at, show: (row) => whole(row.at + 1) },
+      { name: "at", title: "No.", number: true, class: "place", value: (row) => row.at, show: (row) => whole(row.at + 1) },
       { name: "from", title: "From", class: "key", value: (row) => row.at, show: (row) => firstKey(row.partition).slice(0, 80) },
       { name: "bytes", title: "Size", number: true, value: (row) => row.bytes, show: (row) => bytes(row.bytes) },
       { name: "runs", title: "Runs", number: true, isWide: true, value: (row) => row.partition.runs.length, show: (row) => whole(row.partition.runs.length) },
       { name: "unindexed", title: "Unindexed", number: true, value: (row) => row.partition.unindexed.length, show: (row) => row.partition.unindexed.length || "" },
       { name: "entries", title: "Entries", number: true, isWide: true, value: (row) => row.entries, show: (row) => short(row.entries) },
-      { name: "garbage", title: "Garbage", number: true, help: "Entries that the view knows to be garbage", value: (row) => row.garbage, show: (row) => (row.partition.garbage ? percent(row.partition.garbage, row.entries) : "") },
+      { name: "garbage", title: "Garbage", number: true, isWide: true, help: "Entries that the view knows to be garbage", value: (row) => row.garbage, show: (row) => (row.partition.garbage ? percent(row.partition.garbage, row.entries) : "") },
       { name: "view", title: "View", number: true, isWide: true, value: (row) => row.partition.view_bytes, show: (row) => (row.partition.view_bytes ? bytes(row.partition.view_bytes) : "") },
     ],
   });

@@ -9,6 +9,9 @@ import { Table } from "./table.js";
 import { preview, VALUE_NOTATIONS } from "./values.js";
 
 const PAGE = 100;
+/** Width of a character of a key in pixels, and the space beside it. */
+const KEY_CHARACTER = 7.6;
+const KEY_SPACE = 18;
 
 export function records(app, name, query) {
   return new Records(app, name, query);
@@ -222,6 +225,14 @@ class Records {
     const notation = NOTATIONS[this.notation()];
     this.prefix.placeholder = `any, or ${notation.hint}`;
     this.table.setRows(this.rows);
+    this.fitKeys();
+  }
+
+  /** Gives the keys the room that they need, up to six tenths: values are seen whole beside the table. */
+  fitKeys() {
+    const longest = Math.max(8, ...this.rows.map((row) => this.showKey(row.bytes)).map((key) => (key.textContent ?? key).length));
+    const room = this.table.node.clientWidth;
+    this.table.head.firstChild.style.width = `${room ? Math.min(0.6, (longest * KEY_CHARACTER + KEY_SPACE) / room) * 100 : 36}%`;
   }
 
   /** The server keeps the snapshot of a scan for a minute after its last use. */

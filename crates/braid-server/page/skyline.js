@@ -26,6 +26,12 @@ export function firstKey(partition) {
   return `${name}${key.length ? ` · ${toText(key) ?? `0x${toHex(key.slice(0, 16))}`}` : ""}`;
 }
 
+/** The first partition has no first key: it ends inside of a tree if the next one does not begin with it. */
+function treeOf(partition, next) {
+  if (partition.tree_id !== null) return partition.tree ?? `tree ${partition.tree_id}`;
+  return next && next.key !== "" ? next.tree ?? `tree ${next.tree_id}` : "";
+}
+
 export class Skyline {
   /** `rows`: maximum rows, 0 for any number. `height` of a row. `choose` is called with an index. */
   constructor({ rows = 0, height = 64, choose }) {
@@ -180,7 +186,7 @@ export class Skyline {
       const partition = this.partitions[tower.first];
       const column = at % this.columns;
       if (column === 0) free = 0;
-      const name = partition.tree ?? (partition.tree_id === null ? "" : `tree ${partition.tree_id}`);
+      const name = treeOf(partition, this.partitions[tower.first + 1]);
       if (name === before && column !== 0) return;
       before = name;
       const x = column * this.pitch;

@@ -31,6 +31,9 @@ const TOKEN_VARIABLE: &str = "BRAID_TOKEN";
 /// Age of the state that a server without `--write` shows.
 const REFRESH: Duration = Duration::from_millis(100);
 
+/// Age of a reader that is reported. The snapshots of scans live for a minute after their last use.
+const OLD_READER: Duration = Duration::from_secs(120);
+
 pub fn serve(arguments: &ServeArguments) -> Result<u8> {
     check_directory(&arguments.db)?;
     let tls = match (&arguments.tls_cert, &arguments.tls_key) {
@@ -109,7 +112,8 @@ fn limits_of(arguments: &ServeArguments) -> Limits {
 }
 
 fn builder_of(arguments: &ServeArguments) -> Builder {
-    limits_of(arguments).open_files_max().into_iter().fold(builder(&arguments.open), Builder::open_files_max)
+    let builder = builder(&arguments.open).reader_age_warn(OLD_READER);
+    limits_of(arguments).open_files_max().into_iter().fold(builder, Builder::open_files_max)
 }
 
 /// Opens the database for writing, with its events in the journal.
