@@ -14,7 +14,9 @@ use super::{
         Counters, Inside, Memory, OldReader, Readers, Reading, Requests, Sizes, SlowCommit, SlowTotal, TREES_AGE_MAX,
         TreeLine, largest,
     },
+    sections::show_age,
 };
+use crate::notation::show_bytes;
 
 /// The server may be busy with the sizes of its trees at most for one part of this many of the time.
 const TREES_SHARE: u32 = 20;
@@ -83,12 +85,30 @@ pub fn reading(stats: &Value, trees: &Value) -> Reading {
         inside: Some(inside(stats)),
         trees,
         trees_left_out,
-        alarms: alarms.chain(damaged).map(str::to_owned).collect(),
+        alarms: alarms.chain(damaged).map(str::to_owned).chain(full_disk(engine)).chain(failure(stats)).collect(),
         owner: match is_follower {
             true => "a server that follows another process: counters are those of the server".to_owned(),
-            false => format!("up {}", super::sections::show_age(number(&server["uptime_us"]))),
+            false => format!("up {}", show_age(number(&server["uptime_us"]))),
         },
     }
+}
+
+fn full_disk(engine: &Value) -> Option<String> {
+    let (left, whole) = (number(&engine["disk_reserve_bytes"]), number(&engine["disk_reserve_bytes_whole"]));
+    (left < whole).then(|| {
+        let (left, whole) = (show_bytes(left), show_bytes(whole));
+        format!(
+            "the disk is full: only deletes are accepted until space is free; {left} of the reserve of {whole} left"
+        )
+    })
+}
+
+/// The last request that the server could not answer, for a minute.
+fn failure(stats: &Value) -> Option<String> {
+    let failure = &stats["server"]["last_failure"];
+    let age_us = number(&stats["time_us"]).saturating_sub(number(&failure["time_us"]));
+    let is_recent = failure.is_object() && age_us < 60_000_000;
+    is_recent.then(|| format!("a request failed {} ago: {}", show_age(age_us), text(&failure["detail"])))
 }
 
 fn inside(stats: &Value) -> Inside {

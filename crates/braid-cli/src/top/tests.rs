@@ -258,3 +258,20 @@ fn age_has_two_or_three_digits() {
         [0, 999, 1_500, 45_000, 1_200_000, 61_000_000, 150_000_000, 7_300_000_000, 200_000_000_000].map(show_age);
     assert_eq!(shown, ["0 us", "999 us", "1.5 ms", "45 ms", "1.2 s", "61 s", "2.5 min", "2.0 h", "2.3 days"]);
 }
+
+#[test]
+fn full_disk_and_latest_failure_are_alarms() {
+    let mut full = stats(100);
+    full["engine"]["disk_reserve_bytes"] = json!(1 << 20);
+    full["engine"]["disk_reserve_bytes_whole"] = json!(4 << 20);
+    full["server"]["last_failure"] = json!({"time_us": 88_000_000, "status": 507, "detail": "free some space"});
+    let alarms = reading(&full, &Value::Null).alarms;
+    assert!(
+        alarms[0].starts_with("the disk is full") && alarms[0].contains("1.00 MiB of the reserve of 4.00 MiB"),
+        "{alarms:?}"
+    );
+    assert_eq!(alarms[1..], ["a request failed 12 s ago: free some space"]);
+    full["engine"]["disk_reserve_bytes"] = json!(4 << 20);
+    full["server"]["last_failure"]["time_us"] = json!(40_000_000);
+    assert_eq!(reading(&full, &Value::Null).alarms, [""; 0]);
+}
