@@ -8,6 +8,7 @@ scene does not expect, or if the page is wider than the window.
 import argparse
 import concurrent.futures
 import contextlib
+import errno
 import http.server
 import json
 import os
@@ -27,6 +28,8 @@ import urllib.request
 
 from playwright.sync_api import Error, expect, sync_playwright
 
+import slow_disk
+
 TOKEN = "token-of-the-page-checks"
 PATIENCE_MS = 30_000
 # Values that would run or load something if the page took them for markup.
@@ -36,16 +39,24 @@ HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 class Server:
     """`braid serve` on a database."""
 
-    def __init__(self, braid, db, *options, port=0):
-        self.command = [braid, "serve", str(db), "--listen", f"127.0.0.1:{port}", *options]
+    def __init__(self, braid, db, *options, environment=None):
+        self.command = [braid, "serve", str(db), "--listen", "127.0.0.1:0", *options]
+        self.environment = environment or {}
         self.start()
 
     def start(self):
-        environment = {**os.environ, "BRAID_TOKEN": TOKEN}
+        environment = {**os.environ, "BRAID_TOKEN": TOKEN, **self.environment}
         self.process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True, env=environment)
-        line = self.process.stderr.readline()
-        match = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
-        assert match, f"the server did not start: {line}{self.process.stderr.read() if not line else ''}"
+        self.lines = []
+        match = None
+        while not match:
+            line = self.process.stderr.readline()
+            assert line, f"the server did not start: {''.join(self.lines)}"
+            self.lines.append(line)
+            match = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+        # A server whose log nobody reads would wait for the full pipe.
+        self.reader = threading.Thread(target=self.lines.extend, args=[self.process.stderr], daemon=True)
+        self.reader.start()
         self.port = int(match[1])
         self.url = f"http://127.0.0.1:{self.port}"
         # A later start listens at the same port.
@@ -53,7 +64,15 @@ class Server:
 
     def stop(self):
         self.process.terminate()
+        self.await_end()
+
+    def kill(self):
+        self.process.kill()
+        self.await_end()
+
+    def await_end(self):
         self.process.wait(60)
+        self.reader.join()
         self.process.stderr.close()
 
     def ask(self, method, path, body=b"", **headers):
@@ -135,8 +154,8 @@ class Checks:
         subprocess.run([self.braid, *map(str, command)], check=True, capture_output=True)
 
     @contextlib.contextmanager
-    def serve(self, db, *options):
-        server = Server(self.braid, db, *options)
+    def serve(self, db, *options, **how):
+        server = Server(self.braid, db, *options, **how)
         try:
             yield server
         finally:
@@ -238,6 +257,32 @@ class Checks:
             expect(readers).to_contain_text(re.compile(r"open1the oldest\d"))
             server.batch("albums", [("after", "the snapshot")])
             expect(readers).to_contain_text("behind1 commit")
+
+    def scene_own_polling(self):
+        """The page asks for the sizes of trees, whose estimates read blocks: that is no work of others."""
+        with self.music("polling") as server:
+            server.batch("albums", [(f"key {number:06}", "v" * 500) for number in range(8000)])
+        self.run("compact", self.folder / "polling")
+        with self.serve(self.folder / "polling", "--write") as server, self.browse(server) as watched:
+            page = watched.open()
+            ends = time.monotonic() + 10
+            while time.monotonic() < ends:
+                expect(page.get_by_role("heading", level=1)).to_have_text("Healthy and idle.")
+                server.ask("GET", "/trees")
+                server.ask("GET", "/metrics")
+                time.sleep(0.5)
+            # Records that the page shows count neither, nor the snapshot that it keeps.
+            page.get_by_role("link", name="Trees", exact=True).click()
+            page.get_by_role("link", name="albums").click()
+            page.get_by_role("button", name="Next page").click()
+            expect(page.get_by_text("101 to 200")).to_be_visible()
+            page.get_by_role("link", name="Overview").click()
+            ends = time.monotonic() + 6
+            while time.monotonic() < ends:
+                expect(page.get_by_role("heading", level=1)).to_have_text("Healthy and idle.")
+                time.sleep(0.5)
+            server.ask("GET", "/trees/albums/key%20000001")
+            expect(page.get_by_role("heading", level=1)).to_have_text("Healthy, reading.")
 
     def scene_browser(self):
         with self.music("browser") as server, self.browse(server) as watched:
@@ -509,6 +554,58 @@ class Checks:
             page.get_by_role("link", name="Overview").click()
             expect(page.get_by_text("10 slow commits in the last minute")).to_be_visible()
 
+    def scene_real_causes(self):
+        """A slow disk, full memory, a long merge and a full disk: page, `top`, `/stats` and log name each."""
+        if not slow_disk.is_possible():
+            print("  SKIPPED: needs Linux and a C compiler")
+            return
+        disk = slow_disk.SlowDisk(self.folder)
+        self.delayed(disk, "sync", {"log_ms": 300}, size=100)
+        self.delayed(disk, "memory_full", {"flush_ms": 1500}, background="flush")
+        self.delayed(disk, "merge", {"merge_ms": 3000}, background="merge")
+        self.delayed(disk, "full_disk", {"flush_ms": 1500, "failure": errno.ENOSPC})
+
+    def delayed(self, disk, cause, numbers, size=60_000, background=None):
+        """Writes to a database on a disk with these delays until a commit is slow for this cause."""
+        disk.set()
+        name, shown = f"delayed-{cause}", cause.replace("_", " ")
+        options = ["--write", "--memory", "4M", "-v"]
+        with self.serve(self.create(name), *options, environment=disk.environment) as server, self.browse(server) as watched:
+            server.ask("PUT", "/trees/albums")
+            top = slow_disk.Terminal([self.braid, "top", server.url, "--interval", "0.3"], {"BRAID_TOKEN": TOKEN})
+            page = watched.open("commits")
+            expect(page.locator(".lead")).to_contain_text("was slow")
+            disk.set(**numbers)
+            found, deadline, number = None, time.monotonic() + 60, 0
+            while not found:
+                assert time.monotonic() < deadline, f"no commit was slow for {cause}: {self.stats(server)['slow_commits']}"
+                records = [(os.urandom(8).hex(), os.urandom(size // 100).hex()) for _ in range(50)]
+                try:
+                    server.batch("albums", records)
+                except urllib.error.HTTPError as error:
+                    assert cause == "full_disk" and error.code == 507, error.read()
+                number += 1
+                if number % 10 == 0 or size < 1000:
+                    commits = self.stats(server)["slow_commits"]
+                    found = next((commit for commit in reversed(commits) if commit["cause"] == cause), None)
+            part = max(found["parts"], key=lambda part: part["us"])
+            assert part["name"] == cause and part["us"] >= 50_000, found
+            if background:
+                assert found["background"]["work"].startswith(background), found
+            row = page.locator("table.slow tbody tr").filter(has_text=explanation(cause)).first
+            expect(row).to_be_visible()
+            top.await_text(rf"by cause: .*{shown} \d", 30)
+            top.await_text(rf"commit (?:failed|[\d,]+): {shown} \d+(?:\.\d+)? m?s", 30)
+            if cause == "full_disk":
+                top.await_text(r"a request failed .* ago: the disk that holds .* is full", 30)
+            self.shoot(page, name)
+            # The engine logs at most one slow commit a second.
+            assert top.end() == 0
+            disk.set()
+        log = "".join(server.lines)
+        assert re.search(rf"took .*: .*{shown} \d", log), log
+        print(f"  {shown}: {duration(found['took_us'])} after {number} batches")
+
     def scene_old_failure(self):
         """A request that failed long ago does not colour the verdict."""
         with self.music("old-failure") as server, self.browse(server) as watched:
@@ -595,9 +692,7 @@ class Checks:
             self.wait_until(page, "window.followed.keys.length === 7")
             assert page.evaluate("window.followed.tickets") == 1, "the browser did not connect again by itself"
             server.batch("albums", [(expected[7], "v")])
-            server.process.kill()
-            server.process.wait(60)
-            server.process.stderr.close()
+            server.kill()
             server.start()
             for key in expected[8:]:
                 server.batch("albums", [(key, "v")])
@@ -850,6 +945,10 @@ CONTRASTS = """() => {
     }
     return { paper: light("paper"), names };
 }"""
+
+
+def duration(us):
+    return f"{us / 1e6:.2f} s"
 
 
 def explanation(cause):
