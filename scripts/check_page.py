@@ -248,6 +248,20 @@ class Checks:
             watched.check_width()
             self.shoot(page, "small")
 
+    def scene_requests(self):
+        """The number above a chart is the sum of its lines: it was that of the first, reads."""
+        with self.music("requests") as server, self.browse(server) as watched:
+
+            def change(stats):
+                names, rows = stats["samples"]["names"], stats["samples"]["rows"]
+                for row in rows:
+                    row[names.index("reads")], row[names.index("writes")] = row[0] // 500_000, row[0] // 10_000
+
+            self.change_stats(watched.page, change)
+            requests = watched.open().locator("figure", has_text="Requests").first
+            expect(requests.locator(".now")).to_have_text(re.compile(r"^102(\.0)?/s$"))
+            expect(requests.locator(".legend")).to_contain_text("writes 100/s")
+
     def scene_readers(self):
         """A scan that is not continued keeps its snapshot, which pins old versions."""
         with self.music("readers") as server, self.browse(server) as watched:
@@ -281,7 +295,8 @@ class Checks:
             while time.monotonic() < ends:
                 expect(page.get_by_role("heading", level=1)).to_have_text("Healthy and idle.")
                 time.sleep(0.5)
-            server.ask("GET", "/trees/albums/key%20000001")
+            for _ in range(20):
+                server.ask("GET", "/trees/albums/key%20000001")
             expect(page.get_by_role("heading", level=1)).to_have_text("Healthy, reading.")
 
     def scene_browser(self):
@@ -779,6 +794,12 @@ class Checks:
 
     def scene_phone(self):
         with self.music("phone") as server, self.browse(server, viewport={"width": 320, "height": 640}) as watched:
+            explanation_shown = "It waited behind commits of other threads, held up by sync"
+            slow = [{
+                "sequence": 7, "time_us": self.stats(server)["time_us"], "took_us": 200_000, "cause": "queue", "behind": "sync",
+                "parts": [{"name": "queue", "us": 190_000}, {"name": "write", "us": 10_000}], "background": None, "records": 1, "bytes": 10,
+            }]
+            self.change_stats(watched.page, lambda stats: stats.update(slow_commits=slow))
             for part in ["", "trees", "trees/albums", "partitions", "commits"]:
                 page = watched.open(part)
                 expect(page.locator("#live")).to_have_text("live")
@@ -786,6 +807,16 @@ class Checks:
                 if part == "trees/albums":
                     page.get_by_role("grid").locator("tbody tr").first.click()
                     expect(page.get_by_role("complementary").locator("pre")).to_be_visible()
+                    # Keys that differ at their ends were cut to the same text.
+                    assert not page.evaluate("[...document.querySelectorAll('td.key')].some((cell) => cell.scrollWidth > cell.clientWidth)")
+                if part == "partitions":
+                    expect(page.get_by_role("grid").locator("td.key").first).to_be_visible()
+                if part == "commits":
+                    why = page.locator("table.slow tbody tr td").nth(3)
+                    expect(why).to_contain_text(explanation_shown)
+                    assert why.bounding_box()["width"] > 200, "the explanation has a narrow column"
+                nav = page.evaluate("document.getElementById('nav').scrollWidth - document.getElementById('nav').clientWidth")
+                assert nav <= 0, "links are cut"
                 watched.check_width()
                 self.shoot(page, f"phone-{part.replace('/', '-') or 'overview'}")
 

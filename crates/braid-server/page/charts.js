@@ -130,9 +130,8 @@ class Chart {
       return points[mark === null ? points.length - 1 : nearest(points.map(([time]) => time), mark)][1];
     };
     const values = this.drawn.map((line) => ({ ...line, value: at(line.points) }));
-    const areas = values.filter((line) => line.isArea);
-    const main = areas.length ? areas.reduce((sum, line) => sum + (line.value ?? 0), 0) : values[0]?.value;
-    setText(this.value, this.show(main ?? null));
+    const known = values.filter((line) => line.value !== null);
+    setText(this.value, this.show(known.length ? known.reduce((sum, line) => sum + line.value, 0) : null));
     if (values.length > 1) {
       this.legend.replaceChildren(...values.map((line) =>
         h("span", {}, h("i", { class: line.colour }), `${line.name} ${this.show(line.value ?? null)}`)));
