@@ -262,6 +262,19 @@ class Checks:
             expect(requests.locator(".now")).to_have_text(re.compile(r"^102(\.0)?/s$"))
             expect(requests.locator(".legend")).to_contain_text("writes 100/s")
 
+    def scene_merging(self):
+        """Merges look blocks up. The page called that reading, after the open of a database that nobody read."""
+        with self.music("merging") as server, self.browse(server) as watched:
+
+            def change(stats):
+                names, rows = stats["samples"]["names"], stats["samples"]["rows"]
+                for row in rows:
+                    row[names.index("last_sequence")] = row[names.index("reads")] = 7
+                    row[names.index("merges")] = row[names.index("cache_hits")] = row[0] // 10_000
+
+            self.change_stats(watched.page, change)
+            expect(watched.open().get_by_role("heading", level=1)).to_have_text("Healthy, merging.")
+
     def scene_readers(self):
         """A scan that is not continued keeps its snapshot, which pins old versions."""
         with self.music("readers") as server, self.browse(server) as watched:
