@@ -87,6 +87,10 @@ pub fn refuse_arguments(error: &clap::Error) -> ! {
         );
         std::process::exit(i32::from(USAGE));
     }
+    if error.kind() == clap::error::ErrorKind::ValueValidation {
+        output::note!("{}", with_advice(error).trim_end());
+        std::process::exit(i32::from(USAGE));
+    }
     let code = match error.print() {
         Err(failure) if !error.use_stderr() && failure.kind() != io::ErrorKind::BrokenPipe => {
             output::note!("braid: cannot write to standard output: {failure}");
@@ -95,6 +99,17 @@ pub fn refuse_arguments(error: &clap::Error) -> ! {
         _ => error.exit_code(),
     };
     std::process::exit(code)
+}
+
+/// Returns the text of a refused command line. The standard library says of a number what it is not.
+pub fn with_advice(error: &clap::Error) -> String {
+    let advice = [
+        ("invalid digit found in string", "give a whole number"),
+        ("cannot parse integer from empty string", "give a whole number"),
+        ("number too large to fit in target type", "the number is too large"),
+        ("invalid float literal", "give a number"),
+    ];
+    advice.into_iter().fold(error.render().to_string(), |text, (found, better)| text.replace(found, better))
 }
 
 fn engine_code(error: &braiddb::Error) -> u8 {

@@ -153,7 +153,7 @@ pub fn refuse(refusal: &Refusal, line: &[OsString]) -> ! {
             std::process::exit(i32::from(USAGE))
         }
         Refusal::Clap(error) if is_json && !is_answer(error) => {
-            let text = error.render().to_string();
+            let text = exit::with_advice(error);
             let text = text.split("\n\n").next().unwrap_or_default();
             output::report_error(USAGE, text.trim_start_matches("error: ").trim_end());
             std::process::exit(i32::from(USAGE))

@@ -14,7 +14,7 @@ pub struct ServeArguments {
     pub db: PathBuf,
     /// Address and port to listen at; port 0 chooses a free one. Other addresses than loopback ones
     /// need TLS
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = parse_address)]
     pub listen: SocketAddr,
     /// Bearer token that requests must have, of at least 16 characters [default: that of the
     /// environment variable BRAID_TOKEN, else a random one, printed at the start]
@@ -47,4 +47,10 @@ pub struct ServeArguments {
     pub log_keys: bool,
     #[command(flatten)]
     pub open: OpenArguments,
+}
+
+/// Parses `ADDRESS:PORT`. `localhost` is this machine, whatever its resolver says.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let text = text.strip_prefix("localhost:").map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
+    text.parse().map_err(|_| "give an address and a port, such as 127.0.0.1:8080 or [::1]:8080".to_owned())
 }

@@ -32,7 +32,8 @@ const FREEDB_INDEXES: [&str; 3] = ["by_disc_id=disc_ids", "by_artist=artist:lowe
 pub fn import(arguments: ImportArguments) -> Result<u8> {
     let of_folder = arguments.file.is_dir().then_some(Format::Freedb);
     let format = arguments.format.or(of_folder).or_else(|| Format::of_name(&arguments.file));
-    let no_format = || usage("the input's name does not show its format: add --format");
+    let no_format =
+        || usage("the input's name does not show its format: add --format jsonl, csv, tsv, freedb or export");
     if format.is_none() && arguments.file.as_os_str() == "-" && std::io::stdin().is_terminal() {
         return Err(no_format());
     }

@@ -12,7 +12,7 @@ use braiddb::{
 use serde_json::{Value, json};
 
 use super::{
-    open::{create_database, open_for_reading, open_for_writing},
+    open::{NamedTree, create_database, open_for_reading, open_for_writing},
     tree_names::refuse_own_tree,
 };
 use crate::{
@@ -92,10 +92,9 @@ pub fn tree_line(tree: &TreeInfo, as_json: bool) -> String {
 }
 
 fn set_options(db: &Db, name: &str, arguments: &TreesArguments) -> Result<()> {
-    if db.tree_info(name)?.is_some_and(|tree| tree.multi) {
+    let NamedTree::Plain(tree) = NamedTree::open(db, name)? else {
         return Err(usage(format!("the tree {name} is a multi-value tree, which has no options of its own")));
-    }
-    let tree = db.open_tree(name)?;
+    };
     let mut options = tree.options();
     if let Some(text) = &arguments.ttl {
         options.ttl = match text.as_str() {

@@ -118,7 +118,8 @@ pub fn check_directory(path: &Path) -> Result<()> {
         Ok(metadata) if metadata.is_dir() => Ok(()),
         Ok(_) => Err(usage(format!("{} is a file, not a database: a database is a directory", path.display()))),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Err(failure(NOT_FOUND, format!("there is no database in {}", path.display())))
+            let shown = path.display();
+            Err(failure(NOT_FOUND, format!("there is no database in {shown}: the directory does not exist")))
         }
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }

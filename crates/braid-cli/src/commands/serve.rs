@@ -20,7 +20,7 @@ use super::{
 use crate::{
     access_log::AccessFile,
     arguments::ServeArguments,
-    exit::{OK, text_of, usage},
+    exit::{OK, SYSTEM, failure, text_of, usage},
     import::Indexes,
     notation::{show_count, show_name},
     output::note,
@@ -61,6 +61,10 @@ pub fn serve(arguments: &ServeArguments) -> Result<u8> {
     let options = log.iter().fold(options, |options, log| options.access_log(Arc::clone(log) as _));
     let server = Server::bind(arguments.listen, store, options).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => usage(error.to_string()),
+        io::ErrorKind::AddrInUse => failure(
+            SYSTEM,
+            format!("another program listens at {}: choose another port with --listen", arguments.listen),
+        ),
         _ => anyhow::Error::new(error).context(format!("cannot listen at {}", arguments.listen)),
     })?;
     stop_on_signal(server.stopper())?;

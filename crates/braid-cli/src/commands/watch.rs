@@ -84,7 +84,10 @@ fn options(db: &Db, arguments: &WatchArguments) -> Result<WatchOptions> {
         options = options.prefix(parse_key(prefix, notation)?);
     }
     if let Some(text) = &arguments.from {
-        let token: ResumeToken = text.parse().map_err(|error: braiddb::Error| usage(error.to_string()))?;
+        let token: ResumeToken = text.parse().map_err(|error: braiddb::Error| match text.parse::<u64>() {
+            Ok(_) => usage(format!("{text} is no resume token: `--after {text}` begins after commit {text}")),
+            Err(_) => usage(error.to_string()),
+        })?;
         options = options.resume(token);
     }
     Ok(arguments.after.map_or(options.clone(), |commit| options.after(commit)))

@@ -113,7 +113,8 @@ pub fn drop_index(db: &Db, tree_name: &str, name: &str) -> Result<()> {
     let before = specs.len();
     specs.retain(|spec| spec.name != name);
     if specs.len() == before {
-        return Err(failure(NOT_FOUND, format!("the tree {} has no index {}", show_name(tree_name), show_name(name))));
+        let (tree, index) = (show_name(tree_name), show_name(name));
+        return Err(failure(NOT_FOUND, format!("the tree {tree} has no index {index}; `braid index list` lists them")));
     }
     let mut batch = db.batch();
     store_specs(db, tree_name, &specs, &mut batch)?;

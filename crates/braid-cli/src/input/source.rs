@@ -78,7 +78,10 @@ impl Source {
             let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
             let metadata = file.metadata().with_context(|| format!("cannot open {}", path.display()))?;
             if metadata.is_dir() {
-                return Err(failure(INPUT, format!("{} is a folder, not a file", path.display())));
+                return Err(failure(
+                    INPUT,
+                    format!("{} is a folder: give a file, or - for standard input", path.display()),
+                ));
             }
             // A pipe or a device has no length, and cannot seek.
             if metadata.is_file() { Rest::File(file) } else { Rest::Stream(Box::new(file)) }

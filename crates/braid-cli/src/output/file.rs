@@ -15,7 +15,11 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{Stdout, standard::note};
-use crate::{exit::usage, interrupt, places::check_output_file};
+use crate::{
+    exit::usage,
+    interrupt,
+    places::{check_output_file, check_parent},
+};
 
 const LINKS_MAX: usize = 40;
 
@@ -35,7 +39,12 @@ impl OutputFile {
     pub fn create(path: &Path) -> Result<OutputFile> {
         check_output_file(path, "the output")?;
         let shown = path.display().to_string();
-        let out = open(path).with_context(|| format!("cannot create {shown}"))?;
+        let out = open(path).or_else(|error| {
+            if error.kind() == io::ErrorKind::NotFound {
+                check_parent(path)?;
+            }
+            Err(error).with_context(|| format!("cannot create {shown}"))
+        })?;
         Ok(OutputFile { out, shown, outlives_signals: false })
     }
 

@@ -40,7 +40,10 @@ fn json(text: &str) -> serde_json::Value {
 fn error_of_command_with_json_is_an_object() {
     let place = Workplace::with_database();
     let absent = json(&place.fails(1, "stats none --json"));
-    assert_eq!(absent, serde_json::json!({"error": "there is no database in none", "code": 1}));
+    assert_eq!(
+        absent,
+        serde_json::json!({"error": "there is no database in none: the directory does not exist", "code": 1})
+    );
     place.ok("put db t k v");
     assert_eq!(json(&place.fails(1, "get db t none --json"))["error"], "no such key: none");
     let wrong = json(&place.fails(2, "stats db --json --oops"));

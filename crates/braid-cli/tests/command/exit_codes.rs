@@ -198,3 +198,29 @@ fn file_in_place_of_database_exits_2() {
     }
     place.fails(1, "stats file/db");
 }
+
+/// A newcomer read "invalid digit found in string", and "No such file or directory" without a name.
+#[test]
+fn errors_of_newcomers_say_what_to_do() {
+    let place = Workplace::with_database();
+    place.ok("put db t k v");
+    fs::create_dir(place.path("folder")).unwrap();
+    fs::write(place.path("notes.txt"), "a line").unwrap();
+    for (code, line, part) in [
+        (2, "scan db t --limit ten", "'--limit <N>': give a whole number"),
+        (2, "scan db t --limit 99999999999999999999", "the number is too large"),
+        (1, "trees db --set absent --ttl 5", "`braid trees` lists them"),
+        (1, "index drop db t absent", "`braid index list` lists them"),
+        (2, "import db notes.txt --tree u", "--format jsonl, csv, tsv"),
+        (5, "import db folder --tree u --format jsonl", "give a file, or - for standard input"),
+        (4, "dump db absent/db.dump", "there is no directory absent; create it first"),
+        (4, "export db -o absent/t.jsonl", "there is no directory absent; create it first"),
+        (2, "watch db --from 7", "`--after 7` begins after commit 7"),
+        (1, "get absent t k", "the directory does not exist"),
+    ] {
+        let why = place.fails(code, line);
+        assert!(why.contains(part), "{line}: {why}");
+    }
+    let wrong: serde_json::Value = serde_json::from_str(&place.fails(2, "count db t --json --memory 5X")).unwrap();
+    assert!(wrong["error"].as_str().unwrap().contains("64M"), "{wrong}");
+}

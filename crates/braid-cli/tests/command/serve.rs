@@ -212,7 +212,12 @@ fn unusable_arguments_are_refused() {
     assert!(place.fails(2, "serve db --listen 0.0.0.0:0").contains("loopback"));
     assert!(place.fails(2, "serve db --listen 127.0.0.1:0 --token short").contains("16"));
     place.fails(1, "serve absent");
-    place.fails(2, "serve db --listen localhost");
+    for address in ["localhost", "8080", "localhost:70000"] {
+        assert!(place.fails(2, &format!("serve db --listen {address}")).contains("such as 127.0.0.1:8080"));
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let why = place.fails(4, &format!("serve db --listen localhost:{}", taken.local_addr().unwrap().port()));
+    assert!(why.contains("another program listens at 127.0.0.1:") && why.contains("--listen"), "{why}");
 }
 
 /// Returns the path of a certificate or a key that is made for tests.
