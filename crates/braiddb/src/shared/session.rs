@@ -106,8 +106,11 @@ impl Connection {
         is_quick: bool,
     ) -> Result<Reply, Lost> {
         let mut is_late = || deadline.is_over(runtime);
-        if is_late() || frame::write(&mut &*self.stream, frame, &mut is_late).is_err() {
+        if is_late() {
             return Err(Lost::NotSent);
+        }
+        if frame::write(&mut &*self.stream, frame, &mut is_late).is_err() {
+            return Err(if self.stream.withdraw() { Lost::NotSent } else { Lost::Sent });
         }
         let polling = is_quick.then_some(&mut self.polling);
         let mut reader = PollingReader { stream: &self.stream, runtime, polling, pause: SLICE };

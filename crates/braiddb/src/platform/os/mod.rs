@@ -5,6 +5,7 @@ pub mod aligned;
 pub mod aligned_io;
 #[cfg(any(windows, test))]
 pub mod dirty_ranges;
+#[cfg(not(windows))]
 #[cfg_attr(unix, path = "posix/local_socket.rs")]
 #[cfg_attr(not(unix), path = "local_socket_absent.rs")]
 pub mod local_socket;
@@ -24,3 +25,5 @@ pub mod system_runtime;
 pub mod tests;
 #[cfg(windows)]
 pub mod windows;
+#[cfg(windows)]
+pub use windows::local_pipe as local_socket;

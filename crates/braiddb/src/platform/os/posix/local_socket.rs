@@ -182,6 +182,13 @@ impl LocalStream {
     pub fn shut_down(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
+
+    /// Gives up a write that has failed, and the connection. Returns false if the bytes are sent; here
+    /// a write that fails has sent none.
+    pub fn withdraw(&self) -> bool {
+        self.shut_down();
+        true
+    }
 }
 
 impl Write for &LocalStream {
