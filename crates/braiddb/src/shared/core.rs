@@ -50,7 +50,8 @@ pub struct Core {
     /// 0 until it is known.
     pub incarnation: AtomicU64,
     pub is_closing: AtomicBool,
-    /// Whether this process opens the database now. It has the lock, if that takes long.
+    /// Whether this process opens the database now, until it has its role. It has the lock, if that
+    /// takes long.
     pub is_opening: AtomicBool,
     /// The connection that reports the end of the owner.
     pub watch: Mutex<Option<Arc<LocalStream>>>,

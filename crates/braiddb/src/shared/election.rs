@@ -52,10 +52,14 @@ pub fn run(core: &Arc<Core>) {
             Err(_) => {}
         }
         match open(core) {
-            Ok(db) => match own(core, db) {
-                Ok(()) => break,
-                Err(error) => fail(core, error),
-            },
+            Ok(db) => {
+                let owned = own(core, db);
+                core.is_opening.store(false, Ordering::Release);
+                match owned {
+                    Ok(()) => break,
+                    Err(error) => fail(core, error),
+                }
+            }
             Err(error @ Error::Locked { .. }) => {
                 core.set_role(Role::Electing(Some(error)));
                 core.runtime().sleep_us(PAUSE_US + core.runtime().random_u64() % PAUSE_US);
@@ -115,7 +119,9 @@ fn open(core: &Core) -> Result<Db> {
     let settings = Settings { create: core.settings.create && is_first, ..core.settings.clone() };
     core.is_opening.store(true, Ordering::Release);
     let db = Db::open_with(settings, &core.dir);
-    core.is_opening.store(false, Ordering::Release);
+    if db.is_err() {
+        core.is_opening.store(false, Ordering::Release);
+    }
     db
 }
 
@@ -135,6 +141,7 @@ fn own(core: &Arc<Core>, db: Db) -> Result<()> {
     core.incarnation.store(owner.incarnation(), Ordering::Relaxed);
     let mut server = Server::new(Arc::clone(&owner), Arc::clone(&core.settings.runtime));
     core.set_owner(Arc::clone(&owner));
+    core.is_opening.store(false, Ordering::Release);
     let mut care = Deadline::after(core.runtime(), 0);
     while !core.is_closing() {
         match listener.accept(CARE, SLICE) {
