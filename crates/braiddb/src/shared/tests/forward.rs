@@ -121,7 +121,7 @@ fn sent_group_goes_on_after_the_deadline_of_its_leader() {
     let owner = silent_owner(LocalListener::bind(dir.path()).unwrap(), 1, Arc::clone(&is_over));
     let core = Arc::new(Core::new(on_disk(), dir.path().to_owned(), 1000 * MS));
     core.set_role(Role::Member);
-    let deadlines = deadlines(&core, &[100, 20_000, 20_000]);
+    let deadlines = deadlines(&core, &[1000, 20_000, 20_000]);
     let mut group = [0, 1, 2].map(|at| Write { batches: put(2, b"k", b"v"), deadline: deadlines[at] });
     let mut answers = answers(&core, &mut group);
     let last = answers.split_off(1);

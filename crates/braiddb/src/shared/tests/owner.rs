@@ -213,13 +213,18 @@ fn commit_that_stalls_fails_at_the_timeout() {
     let limiter = Arc::new(RateLimiter::new(64 << 10));
     let slow = Settings { memtable_bytes: Some(64 << 10), rate_limiter: Some(limiter), ..on_disk() };
     let [owner, member] = [(); 2].map(|()| open_with(&slow, Duration::from_millis(500), dir.path()));
-    for tree in [owner.tree("of owner").unwrap(), member.tree("of member").unwrap()] {
-        let began = Instant::now();
+    for (db, name) in [(&owner, "of owner"), (&member, "of member")] {
+        let (tree, began) = (db.tree(name).unwrap(), Instant::now());
         let mut n = 0;
         let stalled = loop {
-            assert!(began.elapsed() < Duration::from_secs(20), "no put has stalled");
-            n += 1;
-            if let Err(e) = tree.put(u32::to_be_bytes(n), noise(n)) {
+            assert!(began.elapsed() < Duration::from_secs(20), "no commit has stalled");
+            // A slow machine writes single puts no faster than the flush.
+            let mut batch = db.batch();
+            for _ in 0..16 {
+                n += 1;
+                batch.put(&tree, u32::to_be_bytes(n), noise(n));
+            }
+            if let Err(e) = batch.commit() {
                 break e;
             }
         };
@@ -257,8 +262,12 @@ fn close_of_owner_ends_the_waits_for_memory() {
     let tree = owner.db().tree("t").unwrap();
     let mut n = 0_u32;
     while owner.db().has_room() {
-        n += 1;
-        tree.put(n.to_be_bytes(), noise(n)).unwrap();
+        let mut batch = owner.db().batch();
+        for _ in 0..16 {
+            n += 1;
+            batch.put(&tree, n.to_be_bytes(), noise(n));
+        }
+        batch.commit().unwrap();
     }
     let began = Instant::now();
     thread::scope(|scope| {
