@@ -53,6 +53,7 @@ public final class Feed {
         settings.setProperty("linger.ms", "5");
         // A broker that comes back is worth the wait.
         settings.setProperty("delivery.timeout.ms", "300000");
+        settings.setProperty("max.block.ms", "300000");
         return settings;
     }
 

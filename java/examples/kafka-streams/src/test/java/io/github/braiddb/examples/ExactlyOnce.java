@@ -53,7 +53,7 @@ public final class ExactlyOnce {
     private final KafkaConsumer<String, Long> results;
     private final long[] instanceUpAt = new long[Cluster.COUNT + 1];
     private final long[] brokerUpAt = new long[Cluster.COUNT + 1];
-    private volatile Exception sendFailure;
+    private volatile Exception failure;
     private long now = System.currentTimeMillis() / 60_000 * 60_000 - Duration.ofHours(12).toMillis();
     private int playCount;
     private int instanceKills;
@@ -103,9 +103,9 @@ public final class ExactlyOnce {
     }
 
     private Callback sent() {
-        return (metadata, failure) -> {
-            if (failure != null) {
-                sendFailure = failure;
+        return (metadata, refusal) -> {
+            if (refusal != null) {
+                failure = refusal;
             }
         };
     }
@@ -147,13 +147,12 @@ public final class ExactlyOnce {
                 }
             }
             read(Duration.ofMillis(50));
-            startDueProcesses(false);
         }
     }
 
     private void read(Duration wait) {
-        if (sendFailure != null) {
-            throw new IllegalStateException("a play could not be sent", sendFailure);
+        if (failure != null) {
+            throw new IllegalStateException("a play could not be sent, or a process not started", failure);
         }
         for (ConsumerRecord<String, Long> record : results.poll(wait)) {
             model.see(record.topic(), record.key(), record.value());
@@ -161,7 +160,7 @@ public final class ExactlyOnce {
     }
 
     /** Starts the processes that are down, now or when their time has come. */
-    private void startDueProcesses(boolean isAll) throws IOException {
+    private synchronized void startDueProcesses(boolean isAll) throws IOException {
         long time = System.nanoTime();
         for (int number = 1; number <= Cluster.COUNT; number++) {
             if (!cluster.broker(number).isAlive() && (isAll || time > brokerUpAt[number])) {
@@ -183,7 +182,7 @@ public final class ExactlyOnce {
         }
     }
 
-    private void killInstance(int number, boolean isWiped, long downMs) throws IOException, InterruptedException {
+    private synchronized void killInstance(int number, boolean isWiped, long downMs) throws IOException, InterruptedException {
         if (!cluster.instance(number).isAlive()) {
             return;
         }
@@ -196,7 +195,7 @@ public final class ExactlyOnce {
         instanceUpAt[number] = System.nanoTime() + downMs * 1_000_000;
     }
 
-    private void killBroker(int number, long downMs) throws InterruptedException {
+    private synchronized void killBroker(int number, long downMs) throws InterruptedException {
         if (cluster.broker(number).isAlive()) {
             Cluster.kill(cluster.broker(number));
             brokerKills++;
@@ -253,7 +252,6 @@ public final class ExactlyOnce {
         long seen = model.seenCount();
         while (!model.isAllSeen()) {
             read(Duration.ofMillis(100));
-            startDueProcesses(false);
             if (model.seenCount() > seen) {
                 seen = model.seenCount();
                 deadline = System.nanoTime() + PATIENCE.toNanos();
@@ -298,7 +296,6 @@ public final class ExactlyOnce {
                 throw new Violation("store " + store + " has " + rows.size() + " rows; it lacks or differs in " + wanted);
             }
             read(Duration.ofMillis(200));
-            startDueProcesses(false);
         }
     }
 
@@ -307,32 +304,37 @@ public final class ExactlyOnce {
      * with the row.
      */
     private void leak() throws IOException, InterruptedException {
-        Cluster.kill(cluster.instance(1));
+        end(1, false);
         cluster.startInstance(
                 1,
                 Map.of("CLUSTER_CLASSES", System.getProperty("java.class.path")),
                 List.of("dsl.store.suppliers.class=" + LeakyStores.class.getName()));
         Process leaking = cluster.instance(1);
+        // All tasks go to instance 1.
+        end(2, true);
+        end(3, true);
         for (int wait = 0; leaking.isAlive() && wait < 120; wait++) {
-            for (int number = 2; number <= Cluster.COUNT; number++) {
-                // All tasks go to instance 1.
-                if (cluster.instance(number).isAlive()) {
-                    Cluster.kill(cluster.instance(number));
-                    cluster.wipe(number);
-                    instanceUpAt[number] = Long.MAX_VALUE;
-                }
-            }
-            instanceUpAt[1] = Long.MAX_VALUE;
             play(500);
         }
         if (leaking.isAlive() || leaking.exitValue() != LeakyStores.EXIT_CODE) {
             throw new IllegalStateException("no row leaked");
         }
         System.out.println("  instance 1 leaked a row and ended");
-        cluster.startInstance(1);
-        instanceUpAt[1] = 0;
+        synchronized (this) {
+            instanceUpAt[1] = 0;
+            cluster.startInstance(1);
+        }
         play(1000);
         awaitResults();
+    }
+
+    /** Kills an instance, and does not start it again before the check. */
+    private synchronized void end(int number, boolean isWiped) throws IOException, InterruptedException {
+        instanceUpAt[number] = Long.MAX_VALUE;
+        Cluster.kill(cluster.instance(number));
+        if (isWiped) {
+            cluster.wipe(number);
+        }
     }
 
     private void awaitInstances() throws InterruptedException {
@@ -348,8 +350,25 @@ public final class ExactlyOnce {
         }
     }
 
+    /** Starts processes when their time has come. A producer blocks while all brokers are down. */
+    private void startProcesses() {
+        Thread starter = new Thread(() -> {
+            try {
+                while (true) {
+                    startDueProcesses(false);
+                    Thread.sleep(100);
+                }
+            } catch (IOException | RuntimeException | InterruptedException e) {
+                failure = e;
+            }
+        });
+        starter.setDaemon(true);
+        starter.start();
+    }
+
     private void run() throws IOException, InterruptedException {
         awaitInstances();
+        startProcesses();
         long rounds = number("rounds");
         for (int round = 1; round <= rounds; round++) {
             long start = System.nanoTime();
