@@ -3,6 +3,9 @@ package io.github.braiddb.examples;
 import java.io.File;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.net.BindException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -14,6 +17,7 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
@@ -35,12 +39,33 @@ final class Cluster implements AutoCloseable {
     Cluster(Path script, Path files, int port, List<String> settings) throws IOException, InterruptedException {
         this.script = script;
         this.files = files;
-        this.port = port;
+        this.port = port == 0 ? freePorts() : port;
         this.settings = settings;
         delete(files);
         Files.createDirectories(files);
         if (start("prepare", Map.of(), "prepare").waitFor() != 0) {
             throw new IOException("cluster.sh prepare failed, see " + files + "/prepare.log");
+        }
+    }
+
+    /** Returns the first of nine free ports in a row: another cluster may run on this machine. */
+    private static int freePorts() throws IOException {
+        Random random = new Random();
+        while (true) {
+            int first = 20_000 + random.nextInt(10_000);
+            List<ServerSocket> found = new ArrayList<>();
+            try {
+                for (int port = first; port < first + 3 * COUNT; port++) {
+                    found.add(new ServerSocket(port, 1, InetAddress.getLoopbackAddress()));
+                }
+                return first;
+            } catch (BindException e) {
+                // Tries others.
+            } finally {
+                for (ServerSocket socket : found) {
+                    socket.close();
+                }
+            }
         }
     }
 

@@ -31,8 +31,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * result topics, and in the stores.
  *
  * <p>Arguments: the script cluster.sh, a folder for files, and settings as name=value: rounds, seed,
- * rate (plays a second), seconds (of a round), leak (plants a fault, which must be found), port. The
- * others are settings of the instances.
+ * rate (plays a second), seconds (of a round), leak (plants a fault, which must be found), port (the
+ * first of nine; 0 for any free ones). The others are settings of the instances.
  */
 public final class ExactlyOnce {
     private static final int TRACKS = 100;
@@ -389,7 +389,7 @@ public final class ExactlyOnce {
     /** Runs all rounds. Ends with 1 after a violation, or without one if a leak is planted. */
     public static void main(String[] arguments) throws Exception {
         Map<String, String> options = new HashMap<>(Map.of(
-                "rounds", "30", "seed", "1", "rate", "100", "seconds", "10", "leak", "false", "port", "19492"));
+                "rounds", "30", "seed", "1", "rate", "100", "seconds", "10", "leak", "false", "port", "0"));
         List<String> settings = new ArrayList<>();
         for (int i = 2; i < arguments.length; i++) {
             String[] setting = arguments[i].split("=", 2);
