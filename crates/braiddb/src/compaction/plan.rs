@@ -10,7 +10,7 @@
 //! - *`Loose`*: many unindexed runs with little data, too little to pay for rewriting the view.
 //! - *Fold*: enough new data, or reads of unindexed runs cost as much. No entry is rewritten.
 //! - *Major*, all runs, while idle: every range is spread over the runs. Writes at most 1.5 entries
-//!   for each new one. Also while idle, if the view has too many runs and much garbage.
+//!   for each new one.
 //! - *Major*, some runs: the view would have too many runs. Merge the unindexed ones, and if the
 //!   view is full also the smallest half of its runs: small runs are merged often, large ones
 //!   seldom.
@@ -216,12 +216,13 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     // With much garbage a merge of everything is near, and would write entries merged now again.
     let is_rewrite_near = dead_percent(shape) * 2 >= options.dead_percent_max;
     let everything = || Plan::Major { inputs: all(shape).map(|r| r.number).collect() };
-    if options.idle && options.has_space && !shape.is_in_order && is_in_pieces(shape) {
+    // With more garbage, a merge of everything is expected soon.
+    let is_lasting = dead_percent(shape) * 4 < options.dead_percent_max;
+    if options.idle && options.has_space && is_lasting && !shape.is_in_order && is_in_pieces(shape) {
         return Some(everything());
     }
     if options.idle && shape.loose.is_empty() && count > options.view_runs_max_idle {
-        let smallest = || smallest(&shape.runs, count - options.view_runs_max_idle + 1);
-        return Some(if is_rewrite_near { everything() } else { Plan::Major { inputs: smallest() } });
+        return Some(Plan::Major { inputs: smallest(&shape.runs, count - options.view_runs_max_idle + 1) });
     }
     let is_read = is_read_often(shape) && count <= options.view_runs_max;
     if !foldable || (shape.loose_weight < options.loose_max && !options.idle && !is_read) {
