@@ -15,6 +15,7 @@ import java.util.stream.Stream;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 
@@ -32,6 +33,8 @@ final class BootstrapBench {
 
     /** Records between two commits: Kafka commits restored stores as it polls. */
     private static final int COMMIT_RECORDS = 100_000;
+
+    private static final Map<String, Object> CONFIGS = Map.of(StreamsConfig.METRICS_RECORDING_LEVEL_CONFIG, "INFO");
 
     private final int rows;
     private final Path folder;
@@ -69,7 +72,7 @@ final class BootstrapBench {
         double rocks = full(Stores.persistentKeyValueStore("store").get(), "rocksdb");
         double braid = full(BraidStores.keyValueStore("store").get(), "braiddb");
         publish();
-        Map<String, Object> configs = new HashMap<>();
+        Map<String, Object> configs = new HashMap<>(CONFIGS);
         configs.put(BraidStoreConfig.CHECKPOINT_URL, folder.resolve("checkpoints").toString());
         configs.put(Changelog.CONFIG, changelog());
         long start = System.nanoTime();
@@ -96,7 +99,7 @@ final class BootstrapBench {
     private double full(KeyValueStore<Bytes, byte[]> store, String name) throws Exception {
         File directory = folder.resolve(name).toFile();
         long start = System.nanoTime();
-        TestContext context = new TestContext(directory, Map.of());
+        TestContext context = new TestContext(directory, CONFIGS);
         store.init(context, store);
         restore(context, store, 0, rows);
         double seconds = (System.nanoTime() - start) / 1e9;
@@ -108,7 +111,7 @@ final class BootstrapBench {
 
     /** Publishes a checkpoint of all but the last records, as an active instance does. */
     private void publish() throws Exception {
-        Map<String, Object> configs = new HashMap<>();
+        Map<String, Object> configs = new HashMap<>(CONFIGS);
         TestContext context = new TestContext(folder.resolve("owner").toFile(), configs);
         BraidKeyValueStore store = (BraidKeyValueStore) BraidStores.keyValueStore("store").get();
         store.init(context, store);
