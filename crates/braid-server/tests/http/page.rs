@@ -250,6 +250,30 @@ fn refused_requests_are_not_counted() {
     assert_eq!(counts(), [1, 0, 2, 1, 0]);
 }
 
+/// The page took the blocks of its own lists of trees for the reads of others, above all those of a
+/// list that took longer than the time between two samples.
+#[test]
+fn pollers_of_an_idle_database_count_no_cache_lookups() {
+    let db = Db::in_memory().unwrap();
+    let tree = db.tree("t").unwrap();
+    tree.extend((0..20_000_u32).map(|number| (number.to_be_bytes(), [7; 20]))).unwrap();
+    db.compact().unwrap();
+    // Beside records in memory, the others are sampled.
+    tree.put(5_u32.to_be_bytes(), [8; 20]).unwrap();
+    let server = Running::writable(&db);
+    let lookups = || {
+        let stats = db.stats();
+        (stats.cache_hits, stats.cache_misses)
+    };
+    let before = lookups();
+    for path in ["/trees", "/trees?sizes=false", "/metrics", "/stats?partitions=true&since=0", "/health", "/ready"] {
+        server.get(path).has(200);
+    }
+    assert_eq!(lookups(), before);
+    server.get("/trees/t/%00%00%00%01").has(200);
+    assert_ne!(lookups(), before, "reads of records count");
+}
+
 /// A link of another site to the page got 403.
 #[test]
 fn link_of_another_site_opens_the_page_and_nothing_else() {
