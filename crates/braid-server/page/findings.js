@@ -139,8 +139,10 @@ export function verdict(stats, samples, findings) {
   if (findings.some((finding) => finding.level === "bad")) return { level: "bad", text: "Needs attention." };
   const commits = samples.recent("last_sequence", WINDOW_S);
   // Records that this page shows are no work of others, and neither are the blocks read for them.
-  const own = ownReads(WINDOW_S + 2 * SAMPLE_S);
-  const isRead = samples.recent("reads", WINDOW_S).change > own;
+  // A slow server takes samples rarely: the last one may be old.
+  const reads = samples.recent("reads", WINDOW_S);
+  const own = ownReads((stats.time_us - samples.last()) / 1e6 + reads.seconds + SAMPLE_S);
+  const isRead = reads.change > own;
   // Programs that embed the server read without requests.
   const blocks = own > 0 ? 0 : samples.recent("cache_hits", WINDOW_S).change + samples.recent("cache_misses", WINDOW_S).change;
   const isSlow = findings.some((finding) => finding.level === "slow");
