@@ -2,7 +2,7 @@
 # Clicks through the page of `braid serve` in a headless Chromium. Any error or refused load in the
 # browser's console fails the check.
 #
-#   scripts/check-page.sh [--screens DIR] [--braid PROGRAM]
+#   scripts/check-page.sh [--long] [--screens DIR] [--braid PROGRAM]
 #
 # Exits with 3 and SKIPPED without Chromium, or if Playwright for Python cannot be installed.
 set -euo pipefail

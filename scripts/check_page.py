@@ -991,6 +991,10 @@ CONTRASTS = """() => {
 }"""
 
 
+# They take a minute each, and wait for causes that other load on the machine can hide.
+LONG = ["scene_own_polling", "scene_real_causes"]
+
+
 def duration(us):
     return f"{us / 1e6:.2f} s"
 
@@ -1016,6 +1020,7 @@ def main():
     parser.add_argument("--braid", required=True, help="the program")
     parser.add_argument("--chromium", required=True)
     parser.add_argument("--screens", help="folder for pictures of the scenes")
+    parser.add_argument("--long", action="store_true", help="also the scenes that take long or need an idle machine")
     parser.add_argument("--only", help="scenes whose names contain this text")
     options = parser.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="braid-page-"))
@@ -1028,6 +1033,9 @@ def main():
             print(f"Chromium {browser.version}")
             checks = Checks(options, browser, folder)
             scenes = [name for name in vars(Checks) if name.startswith("scene_") and (options.only or "") in name]
+            if not options.long and not options.only:
+                scenes = [name for name in scenes if name not in LONG]
+                print(f"SKIPPED without --long: {', '.join(name.removeprefix('scene_') for name in LONG)}")
             for name in scenes:
                 began = time.monotonic()
                 try:
