@@ -11,6 +11,7 @@
 //! - *Fold*: enough new data, or reads of unindexed runs cost as much. No entry is rewritten.
 //! - *Major*, all runs, while idle: every range is spread over the runs. Writes at most 1.5 entries
 //!   for each new one.
+//! - *Major*, the smallest runs, while idle: the view has too many.
 //! - *Major*, some runs: the view would have too many runs. Merge the unindexed ones, and if the
 //!   view is full also the smallest half of its runs: small runs are merged often, large ones
 //!   seldom.
@@ -213,16 +214,22 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     }
     // A single run uses the view in its file.
     let foldable = count > 1 && !shape.loose.is_empty();
-    // With much garbage a merge of everything is near, and would write entries merged now again.
+    // From half of the allowed garbage on, a merge of everything comes soon and would write entries
+    // merged now again.
     let is_rewrite_near = dead_percent(shape) * 2 >= options.dead_percent_max;
     let everything = || Plan::Major { inputs: all(shape).map(|r| r.number).collect() };
-    // With more garbage, a merge of everything is expected soon.
+    // Below a quarter of the allowed garbage.
     let is_lasting = dead_percent(shape) * 4 < options.dead_percent_max;
     if options.idle && options.has_space && is_lasting && !shape.is_in_order && is_in_pieces(shape) {
         return Some(everything());
     }
-    if options.idle && shape.loose.is_empty() && count > options.view_runs_max_idle {
-        return Some(Plan::Major { inputs: smallest(&shape.runs, count - options.view_runs_max_idle + 1) });
+    if options.idle && options.has_space && shape.loose.is_empty() && count > options.view_runs_max_idle {
+        let smallest = smallest(&shape.runs, count - options.view_runs_max_idle + 1);
+        let inputs = fitting(&smallest, options.merged_blocks_max);
+        // The inputs must become fewer.
+        if inputs.len() >= 2 {
+            return Some(Plan::Major { inputs });
+        }
     }
     let is_read = is_read_often(shape) && count <= options.view_runs_max;
     if !foldable || (shape.loose_weight < options.loose_max && !options.idle && !is_read) {
@@ -323,12 +330,23 @@ fn cheapest(base: &[RunShape], newer: &[RunShape], options: &PlanOptions) -> Vec
     if base.len() < options.view_runs_max {
         return inputs;
     }
-    inputs.extend(smallest(base, base.len() - options.view_runs_max / 2));
+    inputs.extend(smallest(base, base.len() - options.view_runs_max / 2).iter().map(|r| r.number));
     inputs
 }
 
-fn smallest(runs: &[RunShape], count: usize) -> Vec<FileNumber> {
+fn smallest(runs: &[RunShape], count: usize) -> Vec<&RunShape> {
     let mut runs: Vec<&RunShape> = runs.iter().collect();
     runs.sort_by_key(|r| r.bytes);
-    runs.iter().take(count).map(|r| r.number).collect()
+    runs.truncate(count);
+    runs
+}
+
+/// The first runs that a merge writes as one.
+fn fitting(runs: &[&RunShape], blocks_max: u64) -> Vec<FileNumber> {
+    let mut blocks = 0;
+    let fits = runs.iter().take_while(|run| {
+        blocks += run.blocks;
+        blocks <= blocks_max
+    });
+    fits.map(|run| run.number).collect()
 }
