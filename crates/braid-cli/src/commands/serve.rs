@@ -117,7 +117,9 @@ fn limits_of(arguments: &ServeArguments) -> Limits {
 
 fn builder_of(arguments: &ServeArguments) -> Builder {
     let builder = builder(&arguments.open).reader_age_warn(OLD_READER);
-    limits_of(arguments).open_files_max().into_iter().fold(builder, Builder::open_files_max)
+    // The default leaves tables their half of the descriptors.
+    let tables = arguments.connections.and_then(|_| limits_of(arguments).open_files_max());
+    tables.into_iter().fold(builder, Builder::open_files_max)
 }
 
 /// Opens the database for writing, with its events in the journal.
