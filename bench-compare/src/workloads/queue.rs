@@ -19,7 +19,7 @@ use std::{
 
 const ORDER: KeyOrder = KeyOrder::Ascending;
 const POPPERS: u64 = 4;
-/// Rows a second, so that pushes cost each engine the same.
+/// Maximum rows a second.
 const PUSHES_PER_SECOND: u64 = 50_000;
 /// `slowdown` divides the times of the last and the first of these parts of the pops.
 const PARTS: u64 = 10;
@@ -76,6 +76,7 @@ fn pop_beside_pushes(
     let mut phase = Phase::begin(context.limit);
     let (started, limit) = (Instant::now(), context.limit);
     let pop = move || -> Result<(Checksum, Histogram)> {
+        let _stop = StopAtEnd(stop);
         let (mut seen, mut latencies) = (Checksum::default(), Histogram::new());
         while pops.load(Ordering::Relaxed) < goal && started.elapsed() < limit {
             let begun = Instant::now();
@@ -84,7 +85,6 @@ fn pop_beside_pushes(
             }
             latencies.record(begun.elapsed().as_nanos() as u64);
         }
-        stop.store(true, Ordering::Relaxed);
         Ok((seen, latencies))
     };
     let push = move || -> Result<()> {
@@ -119,4 +119,13 @@ fn pop_beside_pushes(
     let mut expected = Checksum::default();
     (first..pushed.load(Ordering::Relaxed)).for_each(|row| expected.expect(ORDER, values, row, 0));
     Ok(measure.checked(seen, expected).with("pushes", (pushed.load(Ordering::Relaxed) - end) as f64))
+}
+
+/// Ends the pushes when a popper ends, also by an error.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
