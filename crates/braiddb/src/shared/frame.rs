@@ -55,7 +55,7 @@ fn is_pause(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
-/// Writes a frame. After an error the peer does not have all of it, if the stream can be withdrawn.
+/// Writes a frame. After an error the peer does not have all of it, unless a withdrawal of the stream fails.
 pub fn write(stream: &mut impl Write, frame: &[u8], is_late: &mut dyn FnMut() -> bool) -> Result<(), FrameError> {
     let mut written = 0;
     while written < frame.len() {

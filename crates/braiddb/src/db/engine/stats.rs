@@ -157,7 +157,8 @@ pub struct Stats {
     pub memtable_bytes_max: u64,
     /// Bytes of the block cache.
     pub cache_bytes: u64,
-    /// Blocks found in the cache, or read in place. Estimates of sizes do not count, here and below.
+    /// Blocks found in the cache, or read in place. Estimates of sizes count neither here nor in
+    /// `cache_misses`.
     pub cache_hits: u64,
     /// Blocks read into the cache, or checked to be read in place.
     pub cache_misses: u64,

@@ -287,7 +287,7 @@ impl Write for &LocalStream {
 }
 
 fn open(name: &[u16]) -> io::Result<OwnedHandle> {
-    // The process that listens may ask who this user is, and not act as this user.
+    // The listening process may identify this user, and not impersonate it.
     let flags = FILE_FLAG_OVERLAPPED | SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION;
     let access = GENERIC_READ | GENERIC_WRITE;
     // SAFETY: the name ends with a zero.

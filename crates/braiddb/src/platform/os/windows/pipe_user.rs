@@ -1,4 +1,4 @@
-//! Whose a named pipe is, and who may open it.
+//! Owner and access list of a named pipe.
 //!
 //! INVARIANT: pointers of the security structures point into memory that is borrowed or owned by
 //! the same call.
