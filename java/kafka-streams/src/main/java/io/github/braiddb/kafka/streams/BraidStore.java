@@ -106,7 +106,7 @@ abstract class BraidStore implements StateStore {
     final void moved() {
         context.recordMetadata().ifPresent(record -> {
             if (record.topic() != null) {
-                storage().position().withComponent(record.topic(), record.partition(), record.offset());
+                storage().consumed(record.topic(), record.partition(), record.offset());
             }
         });
     }

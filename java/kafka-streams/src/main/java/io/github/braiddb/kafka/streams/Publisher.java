@@ -19,8 +19,10 @@ import java.util.concurrent.TimeUnit;
  * must not publish its old state over that of the next owner. Each owner claims the place, and only
  * the last claimant can publish. A claim proves nothing by itself: an instance may make it after it
  * lost the task. INVARIANT B1: an instance publishes only after a commit with a row that was put after
- * its claim. Kafka commits a store after the group has accepted the commit of the task, so the
- * instance owned the task at a time after its claim, and any owner since then claims later.
+ * its claim for a record of the input. Kafka commits a store after the group has accepted the input
+ * offsets of the task, so the instance owned the task at a time after its claim, and any owner since
+ * then claims later. Rows of punctuators prove nothing: without new input offsets Kafka commits
+ * stores without a question to the group.
  *
  * <p><b>State.</b> A checkpoint has the rows of its offset and no others: see {@link Storage#hold}.
  */
@@ -38,7 +40,7 @@ final class Publisher implements Runnable, AutoCloseable {
     /** The claim; 0 without one. */
     private long epoch;
 
-    /** Commits with puts before this number are not of the present time as owner. */
+    /** Commits with input before this number are not of the present time as owner. */
     private long commitsSeen;
 
     private Changelog.Facts facts;
@@ -107,7 +109,7 @@ final class Publisher implements Runnable, AutoCloseable {
         long now = System.nanoTime();
         long waited = TimeUnit.NANOSECONDS.toMillis(now - attemptAt);
         if (epoch == 0) {
-            if (storage.commitsOfPuts() > commitsSeen && waited >= Math.min(checkpoints.intervalMs, RETRY_MS)) {
+            if (storage.commitsOfInputs() > commitsSeen && waited >= Math.min(checkpoints.intervalMs, RETRY_MS)) {
                 claim(now);
             }
             return;
@@ -126,7 +128,7 @@ final class Publisher implements Runnable, AutoCloseable {
 
     private void disown() {
         epoch = 0;
-        commitsSeen = storage.commitsOfPuts();
+        commitsSeen = storage.commitsOfInputs();
     }
 
     private void claim(long now) {

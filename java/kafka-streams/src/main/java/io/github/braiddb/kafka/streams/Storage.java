@@ -62,13 +62,13 @@ final class Storage implements AutoCloseable {
 
     private Publication publication;
 
-    /** Puts, but not those of restores. */
-    private long puts;
+    /** Writes for records of the input: neither those of restores nor those of punctuators. */
+    private long inputs;
 
-    private long putsOfCommit;
-    private long putsOfClaim = Long.MAX_VALUE;
+    private long inputsOfCommit;
+    private long inputsOfClaim = Long.MAX_VALUE;
     private volatile boolean isProven;
-    private volatile long commitsOfPuts;
+    private volatile long commitsOfInputs;
     private volatile long states;
 
     /** Numbers that commits write beside the rows. */
@@ -197,12 +197,17 @@ final class Storage implements AutoCloseable {
                     + " bytes with its times; BraidDB takes at most " + KEY_LEN_MAX);
         }
         overlay.put(key, value);
-        puts++;
         long most = settings.writeBufferBytes();
         if (overlay.bytes() > most && !settings.isTransactional()
                 && !(isHeld && overlay.bytes() / HELD_BUFFERS <= most)) {
             write(Map.of(), false);
         }
+    }
+
+    /** Adds the record whose rows were put to the position. */
+    synchronized void consumed(String topic, int partition, long offset) {
+        position.withComponent(topic, partition, offset);
+        inputs++;
     }
 
     /** As {@link #put}, for a restore: the rows are written by its end. */
@@ -361,9 +366,9 @@ final class Storage implements AutoCloseable {
         return known == null || known.equals(identity);
     }
 
-    /** Notes a claim. Then a commit of a later put proves that the claimant owned the task after it. */
+    /** Notes a claim. Then a commit of a later input proves that the claimant owned the task after it. */
     synchronized void claimed() {
-        putsOfClaim = puts;
+        inputsOfClaim = inputs;
         isProven = false;
     }
 
@@ -371,9 +376,9 @@ final class Storage implements AutoCloseable {
         return isProven;
     }
 
-    /** Returns the number of commits that had puts. */
-    long commitsOfPuts() {
-        return commitsOfPuts;
+    /** Returns the number of commits that had input. */
+    long commitsOfInputs() {
+        return commitsOfInputs;
     }
 
     /** Returns the number of committed states. */
@@ -430,9 +435,9 @@ final class Storage implements AutoCloseable {
             isHeld &= isCommit;
             if (isCommit) {
                 states++;
-                commitsOfPuts += puts > putsOfCommit ? 1 : 0;
-                putsOfCommit = puts;
-                isProven |= puts > putsOfClaim;
+                commitsOfInputs += inputs > inputsOfCommit ? 1 : 0;
+                inputsOfCommit = inputs;
+                isProven |= inputs > inputsOfClaim;
                 notifyAll();
             }
             changelog.forEach((partition, offset) -> {

@@ -113,6 +113,7 @@ class CheckpointTest {
         }
 
         private void put(int key, byte[] value) {
+            context.at(topic.records.size());
             store.put(key(key), value);
             offset = topic.append(key(key).get(), value);
         }
@@ -378,9 +379,12 @@ class CheckpointTest {
         checkRows(third.store);
     }
 
+    private String[] claims() {
+        return new File(place() + "/test/store/0").list((folder, name) -> name.endsWith(".owner"));
+    }
+
     private String claim() {
-        String[] claims = new File(place() + "/test/store/0").list((folder, name) -> name.endsWith(".owner"));
-        return Stream.of(claims).max(Comparator.naturalOrder()).orElseThrow();
+        return Stream.of(claims()).max(Comparator.naturalOrder()).orElseThrow();
     }
 
     @Test
@@ -412,6 +416,30 @@ class CheckpointTest {
         }
         assertNull(newest());
         restoring.publish();
+        checkRows(new Instance("second", Map.of()).open().store);
+    }
+
+    /** Kafka commits a store without a question to the group if no record was processed. */
+    @Test
+    void commits_ofAPunctuator_proveNothing() {
+        Instance first = new Instance("first", Map.of()).open();
+        for (boolean isClaimed : new boolean[] {false, true}) {
+            for (int i = 0; i < 30; i++) {
+                first.context.at(-1);
+                first.store.put(key(i), value(i));
+                first.offset = topic.append(key(i).get(), value(i));
+                first.commit();
+                pause(5);
+            }
+            assertNull(newest());
+            if (!isClaimed) {
+                assertFalse(Files.exists(Path.of(place())));
+                first.put(1, value(1));
+                first.commit();
+                await(() -> Files.exists(Path.of(place(), "test", "store", "0")) && claims().length == 1);
+            }
+        }
+        first.publish();
         checkRows(new Instance("second", Map.of()).open().store);
     }
 
