@@ -106,7 +106,7 @@ final class Bootstrap {
                 return null;
             }
             BackupInfo info = newest.get();
-            checkAge(info, facts);
+            checkAge(info.taken(), facts);
             if (info.id() <= checkpoints.installedId) {
                 throw new RefusedException("this store had installed it, and its directory was wiped since");
             }
@@ -125,11 +125,11 @@ final class Bootstrap {
     }
 
     /** A compacted topic keeps a deletion for a time only; a row that an old checkpoint has would come back. */
-    private void checkAge(BackupInfo info, Changelog.Facts facts) throws RefusedException {
-        Duration age = Duration.between(info.taken(), Instant.now());
+    private void checkAge(Instant since, Changelog.Facts facts) throws RefusedException {
+        Duration age = Duration.between(since, Instant.now());
         long max = checkpoints.maxAgeMs(facts);
         if (age.toMillis() > max) {
-            throw new RefusedException("it is " + age.toSeconds() + " s old, and deletions after it may be gone from"
+            throw new RefusedException("its last input is " + age.toSeconds() + " s old, and deletions after it may be gone from"
                     + " the changelog; the most is " + max / 1000 + " s: the lower of "
                     + BraidStoreConfig.CHECKPOINT_MAX_AGE_MS + " and half of the topic's delete.retention.ms");
         }
@@ -146,6 +146,7 @@ final class Bootstrap {
             }
             byte[] offsetRow = meta.get(Meta.offsetKey(checkpoints.changelog.partition()));
             long offset = Meta.number(offsetRow, -1);
+            checkAge(Instant.ofEpochMilli(Meta.number(meta.get(Meta.PROVEN), 0)), facts);
             if (offset < 0 || meta.contains(Meta.AHEAD) || meta.contains(Meta.CORRUPTED)) {
                 throw new RefusedException("its rows do not agree with an offset");
             }

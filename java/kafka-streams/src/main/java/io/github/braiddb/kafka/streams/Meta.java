@@ -23,6 +23,8 @@ import org.apache.kafka.streams.query.Position;
  * <tr><td>{@code "sequence"}</td><td>the last number of a duplicate: 8 bytes</td></tr>
  * <tr><td>{@code "ahead"}</td><td>present while the rows are ahead of the offsets</td></tr>
  * <tr><td>{@code "corrupted"}</td><td>present if the next open must empty the store</td></tr>
+ * <tr><td>{@code "proven"}</td><td>a time in milliseconds, after the commit before and before the group accepted
+ * the last commit with input: 8 bytes</td></tr>
  * <tr><td>{@code "identity"}</td><td>application, store, topic, partition, topic's id: UTF, partition 4
  * bytes. Present in checkpoints</td></tr>
  * </table>
@@ -33,6 +35,7 @@ final class Meta {
     static final byte[] SEQUENCE = bytes("sequence");
     static final byte[] AHEAD = bytes("ahead");
     static final byte[] CORRUPTED = bytes("corrupted");
+    static final byte[] PROVEN = bytes("proven");
     static final byte[] IDENTITY = bytes("identity");
 
     private Meta() {}

@@ -24,6 +24,10 @@ import java.util.concurrent.TimeUnit;
  * then claims later. Rows of punctuators prove nothing: without new input offsets Kafka commits
  * stores without a question to the group.
  *
+ * <p><b>Age.</b> The age of a checkpoint counts from the last commit with input, not from its
+ * publication: an instance that lost its task and does not know it must not make its old state look
+ * young. So an idle store is not published again.
+ *
  * <p><b>State.</b> A checkpoint has the rows of its offset and no others: see {@link Storage#hold}.
  */
 final class Publisher implements Runnable, AutoCloseable {
@@ -118,9 +122,9 @@ final class Publisher implements Runnable, AutoCloseable {
             return;
         }
         boolean isChanged = storage.states() != publishedState;
-        // An idle store has a valid checkpoint, which must not become too old.
-        boolean isOld = facts != null && waited >= checkpoints.maxAgeMs(facts) / 4;
-        if (waited >= checkpoints.intervalMs && isChanged || isOld) {
+        // Nobody may install an old state.
+        boolean isOld = System.currentTimeMillis() - storage.provenAt() >= checkpoints.maxAgeMs(facts);
+        if (waited >= checkpoints.intervalMs && isChanged && !isOld) {
             attemptAt = now;
             publish();
         }
@@ -136,6 +140,12 @@ final class Publisher implements Runnable, AutoCloseable {
         if (!storage.identify(checkpoints.identity(facts))) {
             failed("it has rows of another topic, since its changelog was deleted and created again", null);
             return;
+        }
+        long maxAgeMs = checkpoints.maxAgeMs(facts);
+        if (maxAgeMs < checkpoints.intervalMs) {
+            LOG.warn("Checkpoints of store {} are used for {} ms only, and taken each {} ms: see {} and the"
+                            + " delete.retention.ms of {}", checkpoints.store, maxAgeMs, checkpoints.intervalMs,
+                    BraidStoreConfig.CHECKPOINT_MAX_AGE_MS, checkpoints.changelog.partition().topic());
         }
         epoch = checkpoints.place.claim(checkpoints.owner);
         storage.claimed();

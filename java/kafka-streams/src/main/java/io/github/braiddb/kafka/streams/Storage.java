@@ -66,6 +66,11 @@ final class Storage implements AutoCloseable {
     private long inputs;
 
     private long inputsOfCommit;
+
+    /** The time of the first input since the last commit. */
+    private long inputAt;
+
+    private volatile long provenAt;
     private long inputsOfClaim = Long.MAX_VALUE;
     private volatile boolean isProven;
     private volatile long commitsOfInputs;
@@ -89,6 +94,7 @@ final class Storage implements AutoCloseable {
             meta.clear();
             isAhead = false;
         }
+        provenAt = Meta.number(meta.get(Meta.PROVEN), 0);
         position = Meta.position(meta.get(Meta.POSITION));
         committedPosition = position.copy();
     }
@@ -207,6 +213,9 @@ final class Storage implements AutoCloseable {
     /** Adds the record whose rows were put to the position. */
     synchronized void consumed(String topic, int partition, long offset) {
         position.withComponent(topic, partition, offset);
+        if (inputs == inputsOfCommit) {
+            inputAt = System.currentTimeMillis();
+        }
         inputs++;
     }
 
@@ -376,6 +385,11 @@ final class Storage implements AutoCloseable {
         return isProven;
     }
 
+    /** Returns a time in milliseconds before the group accepted the last commit that had input. */
+    long provenAt() {
+        return provenAt;
+    }
+
     /** Returns the number of commits that had input. */
     long commitsOfInputs() {
         return commitsOfInputs;
@@ -429,13 +443,20 @@ final class Storage implements AutoCloseable {
             } else if (!isCommit && !isAhead) {
                 batch.put(meta, Meta.AHEAD, new byte[0]);
             }
+            boolean hasInput = isCommit && inputs > inputsOfCommit;
+            if (hasInput) {
+                batch.put(meta, Meta.PROVEN, Meta.number(inputAt));
+            }
             batch.commit();
             noted();
             isAhead = !isCommit;
             isHeld &= isCommit;
             if (isCommit) {
                 states++;
-                commitsOfInputs += inputs > inputsOfCommit ? 1 : 0;
+                if (hasInput) {
+                    commitsOfInputs++;
+                    provenAt = inputAt;
+                }
                 inputsOfCommit = inputs;
                 isProven |= inputs > inputsOfClaim;
                 notifyAll();

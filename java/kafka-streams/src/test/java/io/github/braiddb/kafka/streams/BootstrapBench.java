@@ -119,6 +119,7 @@ final class BootstrapBench {
         Changelog.Facts facts = changelog().facts();
         store.storage().identify(
                 new StoreCheckpoints.Identity("test", "store", PARTITION.topic(), 0, facts.topicId()));
+        store.storage().database().tree("meta").put(Meta.PROVEN, Meta.number(System.currentTimeMillis()));
         Checkpoints place = Checkpoints.at(folder.resolve("checkpoints") + "/test/store/0");
         long start = System.nanoTime();
         System.out.println(place.publish(store.storage().database(), place.claim("bench")).orElseThrow());

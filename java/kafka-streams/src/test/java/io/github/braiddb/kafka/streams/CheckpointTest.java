@@ -510,6 +510,55 @@ class CheckpointTest {
         assertEquals(0, new Instance("fourth", Map.of()).open().restore());
     }
 
+    /** Only a commit of input shows that the instance still had its task. */
+    @Test
+    void open_withAnOldStateThatWasPublishedAgain_beginsEmpty() {
+        Instance first = new Instance("first", Map.of()).open();
+        first.publish();
+        pause(2000);
+        long published = first.metric("checkpoint-published-total");
+        first.context.at(-1);
+        await(() -> {
+            first.store.put(key(0), value(1));
+            first.offset = topic.append(key(0).get(), value(1));
+            first.commit();
+            return first.metric("checkpoint-published-total") > published;
+        });
+        first.isActive = false;
+        checkRefused(
+                new Instance("second", Map.of(BraidStoreConfig.CHECKPOINT_MAX_AGE_MS, 2000)).open(),
+                "checkpoint-refused-total");
+        assertNotNull(new Instance("third", Map.of()).open().store.committedOffset(PARTITION));
+    }
+
+    @Test
+    void idleStore_isNotPublishedAgain() {
+        topic.deleteRetentionMs = 100_000;
+        Instance first = new Instance("first", Map.of(BraidStoreConfig.CHECKPOINT_MAX_AGE_MS, 40)).open();
+        await(() -> {
+            first.put(0, value(0));
+            first.commit();
+            return newest() != null;
+        });
+        pause(100);
+        long newest = newest().id();
+        pause(300);
+        assertEquals(newest, newest().id());
+    }
+
+    @Test
+    void topicThatKeepsNoDeletions_getsNoCheckpoints() {
+        topic.deleteRetentionMs = 0;
+        Instance first = new Instance("first", Map.of()).open();
+        for (int i = 0; i < 40; i++) {
+            first.put(i, value(i));
+            first.commit();
+            pause(5);
+        }
+        assertNull(newest());
+        assertEquals(0, first.metric("checkpoint-failed-total"));
+    }
+
     @Test
     void open_withAnotherChangelog_beginsEmpty() {
         Instance first = published(Map.of());
