@@ -68,14 +68,15 @@ final class Bootstrap {
     private void run() {
         long start = System.nanoTime();
         try {
-            Changelog.Facts facts = checkpoints.changelog.facts();
             Path made = staging.resolve("database");
-            BackupInfo info = download(facts, made);
+            BackupInfo info = download(made);
             if (info == null) {
                 LOG.info("Store {} has no checkpoint in {}: Kafka restores it in full",
                         checkpoints.store, checkpoints.shown);
                 return;
             }
+            // The checkpoint may have records that came during the download, so ask only now.
+            Changelog.Facts facts = checkpoints.changelog.facts();
             long offset = check(made, facts);
             Files.createDirectories(directory.getParent());
             Files.deleteIfExists(directory);
@@ -99,14 +100,14 @@ final class Bootstrap {
     }
 
     /** Returns the checkpoint that was installed in the directory {@code made}; null if there is none. */
-    private BackupInfo download(Changelog.Facts facts, Path made) throws IOException, RefusedException {
+    private BackupInfo download(Path made) throws IOException, RefusedException {
         for (int attempt = 1; ; attempt++) {
             Optional<BackupInfo> newest = checkpoints.place.newest();
             if (newest.isEmpty()) {
                 return null;
             }
             BackupInfo info = newest.get();
-            checkAge(info.taken(), facts);
+            checkAge(info.taken(), checkpoints.changelog.facts());
             if (info.id() <= checkpoints.installedId) {
                 throw new RefusedException("this store had installed it, and its directory was wiped since");
             }

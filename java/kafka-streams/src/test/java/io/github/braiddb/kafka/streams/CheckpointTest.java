@@ -78,6 +78,10 @@ class CheckpointTest {
         private final Map<String, Object> configs = new HashMap<>();
         private TestContext context;
         private volatile boolean isActive = true;
+
+        /** Runs once, after the next answer of the brokers. */
+        private Runnable afterFacts = () -> { };
+
         private long offset = -1;
 
         private Instance(String name, Map<String, ?> configs) {
@@ -153,7 +157,11 @@ class CheckpointTest {
 
         @Override
         public Facts facts() {
-            return topic.facts();
+            Facts facts = topic.facts();
+            Runnable then = afterFacts;
+            afterFacts = () -> { };
+            then.run();
+            return facts;
         }
     }
 
@@ -483,6 +491,26 @@ class CheckpointTest {
         checkRows(second.store);
     }
 
+    /** The checkpoint that was downloaded is gone, and the newest has records that came meanwhile. */
+    @Test
+    void open_whileTheOwnerPublishes_installsTheNextCheckpoint() {
+        Instance first = published(Map.of());
+        long before = first.offset;
+        Instance second = new Instance("second", Map.of());
+        second.afterFacts = () -> {
+            first.isActive = true;
+            for (int i = 0; i < 3; i++) {
+                first.publish();
+            }
+            first.isActive = false;
+        };
+        second.open();
+        assertEquals(1, second.metric("checkpoint-installed-total"));
+        assertEquals(first.offset, second.store.committedOffset(PARTITION));
+        assertTrue(first.offset > before);
+        checkRows(second.store);
+    }
+
     @Test
     void open_withACheckpointOfAnotherApplication_beginsEmpty() throws IOException {
         published(Map.of());
@@ -534,15 +562,15 @@ class CheckpointTest {
     @Test
     void idleStore_isNotPublishedAgain() {
         topic.deleteRetentionMs = 100_000;
-        Instance first = new Instance("first", Map.of(BraidStoreConfig.CHECKPOINT_MAX_AGE_MS, 40)).open();
+        Instance first = new Instance("first", Map.of(BraidStoreConfig.CHECKPOINT_MAX_AGE_MS, 400)).open();
         await(() -> {
             first.put(0, value(0));
             first.commit();
             return newest() != null;
         });
-        pause(100);
+        pause(700);
         long newest = newest().id();
-        pause(300);
+        pause(500);
         assertEquals(newest, newest().id());
     }
 
