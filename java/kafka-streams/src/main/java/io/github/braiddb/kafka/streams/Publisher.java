@@ -34,6 +34,10 @@ final class Publisher implements Runnable, AutoCloseable {
     private static final long TICK_MS_MIN = 20;
     private static final long TICK_MS_MAX = 10_000;
     private static final long RETRY_MS = 60_000;
+
+    /** Each failure doubles the time to the next attempt, up to the interval. */
+    private static final int DOUBLINGS_MAX = 10;
+
     private static final long HOLD_MS = 60_000;
     private static final ScheduledThreadPoolExecutor THREADS = threads();
 
@@ -49,13 +53,18 @@ final class Publisher implements Runnable, AutoCloseable {
 
     private Changelog.Facts facts;
     private long publishedState = -1;
-    private long attemptAt;
+
+    /** The earliest time of the next claim or publication: {@link System#nanoTime}. */
+    private long dueAt;
+
+    /** Failures since the last success. */
+    private int failures;
 
     private Publisher(StoreCheckpoints checkpoints, Storage storage) {
         this.checkpoints = checkpoints;
         this.storage = storage;
-        attemptAt = System.nanoTime() - TimeUnit.MILLISECONDS.toNanos(checkpoints.intervalMs)
-                + TimeUnit.MILLISECONDS.toNanos(ThreadLocalRandom.current().nextLong(checkpoints.intervalMs));
+        // Stores that open together must not publish together.
+        pause(ThreadLocalRandom.current().nextLong(retryMs()));
         long tick = Math.max(TICK_MS_MIN, Math.min(checkpoints.intervalMs / 4, TICK_MS_MAX));
         ticks = THREADS.scheduleWithFixedDelay(this, tick, tick, TimeUnit.MILLISECONDS);
     }
@@ -94,9 +103,17 @@ final class Publisher implements Runnable, AutoCloseable {
         }
     }
 
+    private void pause(long millis) {
+        dueAt = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(millis);
+    }
+
+    private long retryMs() {
+        return Math.min(checkpoints.intervalMs, RETRY_MS);
+    }
+
     private void failed(String reason, Throwable cause) {
-        long pause = Math.min(checkpoints.intervalMs, RETRY_MS);
-        attemptAt = System.nanoTime() - TimeUnit.MILLISECONDS.toNanos(checkpoints.intervalMs - pause);
+        pause(Math.min(checkpoints.intervalMs, retryMs() << Math.min(failures, DOUBLINGS_MAX)));
+        failures++;
         checkpoints.failed.incrementAndGet();
         LOG.warn("Store {} could not publish a checkpoint to {}, and tries again: {}",
                 checkpoints.store, checkpoints.shown, reason, cause);
@@ -110,11 +127,12 @@ final class Publisher implements Runnable, AutoCloseable {
             disown();
             return;
         }
-        long now = System.nanoTime();
-        long waited = TimeUnit.NANOSECONDS.toMillis(now - attemptAt);
+        if (System.nanoTime() - dueAt < 0) {
+            return;
+        }
         if (epoch == 0) {
-            if (storage.commitsOfInputs() > commitsSeen && waited >= Math.min(checkpoints.intervalMs, RETRY_MS)) {
-                claim(now);
+            if (storage.commitsOfInputs() > commitsSeen) {
+                claim();
             }
             return;
         }
@@ -124,8 +142,8 @@ final class Publisher implements Runnable, AutoCloseable {
         boolean isChanged = storage.states() != publishedState;
         // Nobody may install an old state.
         boolean isOld = System.currentTimeMillis() - storage.provenAt() >= checkpoints.maxAgeMs(facts);
-        if (waited >= checkpoints.intervalMs && isChanged && !isOld) {
-            attemptAt = now;
+        if (isChanged && !isOld) {
+            pause(checkpoints.intervalMs);
             publish();
         }
     }
@@ -135,7 +153,7 @@ final class Publisher implements Runnable, AutoCloseable {
         commitsSeen = storage.commitsOfInputs();
     }
 
-    private void claim(long now) {
+    private void claim() {
         facts = checkpoints.changelog.facts();
         if (!storage.identify(checkpoints.identity(facts))) {
             failed("it has rows of another topic, since its changelog was deleted and created again", null);
@@ -149,8 +167,6 @@ final class Publisher implements Runnable, AutoCloseable {
         }
         epoch = checkpoints.place.claim(checkpoints.owner);
         storage.claimed();
-        // The first checkpoint comes with the proof.
-        attemptAt = now - TimeUnit.MILLISECONDS.toNanos(checkpoints.intervalMs);
     }
 
     private void publish() throws InterruptedException {
@@ -171,11 +187,13 @@ final class Publisher implements Runnable, AutoCloseable {
             Optional<BackupInfo> info = publication.finish();
             if (info.isEmpty()) {
                 disown();
+                pause(retryMs());
                 LOG.info("Store {} publishes no more checkpoints to {}: another instance has claimed it",
                         checkpoints.store, checkpoints.shown);
                 return;
             }
             publishedState = state;
+            failures = 0;
             checkpoints.published.incrementAndGet();
             checkpoints.bytes.addAndGet(info.get().bytesCopied());
             LOG.debug("Store {} published checkpoint {}", checkpoints.store, info.get());

@@ -80,7 +80,7 @@ class CheckpointTest {
         private volatile boolean isActive = true;
 
         /** Runs once, after the next answer of the brokers. */
-        private Runnable afterFacts = () -> { };
+        private volatile Runnable afterFacts = () -> { };
 
         private long offset = -1;
 
@@ -660,6 +660,31 @@ class CheckpointTest {
         Files.delete(Path.of(place()));
         first.publish();
         checkRows(new Instance("second", Map.of()).open().store);
+    }
+
+    /** Each attempt asks the brokers, which may be down for long. */
+    @Test
+    void claim_thatFails_isRepeatedAfterAPause() {
+        Instance first = new Instance("first", Map.of(BraidStoreConfig.CHECKPOINT_INTERVAL_MS, 800));
+        int[] asked = {0};
+        Runnable[] refuse = {null};
+        first.open();
+        refuse[0] = () -> {
+            asked[0]++;
+            first.afterFacts = refuse[0];
+            throw new IllegalStateException("the brokers are down");
+        };
+        first.afterFacts = refuse[0];
+        for (long until = System.nanoTime() + 2_000_000_000; System.nanoTime() < until; pause(5)) {
+            first.put(1, value(1));
+            first.commit();
+        }
+        // A tick comes each 200 ms.
+        long failed = first.metric("checkpoint-failed-total");
+        assertTrue(failed >= 1 && failed <= 3, failed + " failures");
+        assertEquals(failed, asked[0]);
+        first.afterFacts = () -> { };
+        first.publish();
     }
 
     /** At exactly-once without transactions Kafka commits stores at their close only. */
