@@ -123,7 +123,7 @@ final class Publisher implements Runnable, AutoCloseable {
         if (!storage.isOpen()) {
             return;
         }
-        if (!checkpoints.changelog.isActive()) {
+        if (!checkpoints.changelog.isActive() || epoch != 0 && !storage.isClaimed()) {
             disown();
             return;
         }
@@ -171,6 +171,9 @@ final class Publisher implements Runnable, AutoCloseable {
 
     private void publish() throws InterruptedException {
         if (!storage.hold(HOLD_MS)) {
+            if (!storage.isOpen() || !storage.isProven()) {
+                return;
+            }
             failed("no commit within " + HOLD_MS / 1000 + " s made its rows agree with its offset", null);
             return;
         }
@@ -181,7 +184,7 @@ final class Publisher implements Runnable, AutoCloseable {
             }
             boolean isTaken = publication.awaitTaken();
             if (!storage.release() && isTaken) {
-                failed("its uncommitted rows had to be written before the state was taken", null);
+                failed("rows without an offset had to be written before the state was taken", null);
                 return;
             }
             Optional<BackupInfo> info = publication.finish();

@@ -72,6 +72,7 @@ final class Storage implements AutoCloseable {
 
     private volatile long provenAt;
     private long inputsOfClaim = Long.MAX_VALUE;
+    private volatile boolean isClaimed;
     private volatile boolean isProven;
     private volatile long commitsOfInputs;
     private volatile long states;
@@ -222,6 +223,7 @@ final class Storage implements AutoCloseable {
     /** As {@link #put}, for a restore: the rows are written by its end. */
     synchronized void putRestored(byte[] key, byte[] value) {
         checkOpen();
+        restoring();
         overlay.put(key, value);
     }
 
@@ -294,6 +296,7 @@ final class Storage implements AutoCloseable {
     /** Writes rows of the changelog with one batch: {@code restore} adds them. */
     synchronized void restore(Consumer<Writer> restore) {
         checkOpen();
+        restoring();
         if (!overlay.isEmpty()) {
             write(Map.of(), false);
         }
@@ -337,7 +340,7 @@ final class Storage implements AutoCloseable {
     /**
      * Keeps the rows in the database those of its offset, from now until {@link #release}: rows are not
      * written before their commit. Waits for a commit if they are ahead now. Returns false if none
-     * came, or the store was closed.
+     * came, the store was closed, or a restore began.
      */
     synchronized boolean hold(long millis) throws InterruptedException {
         long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(millis);
@@ -348,7 +351,7 @@ final class Storage implements AutoCloseable {
             }
             wait(left);
         }
-        isHeld = isOpen();
+        isHeld = isOpen() && isProven;
         return isHeld;
     }
 
@@ -378,11 +381,25 @@ final class Storage implements AutoCloseable {
     /** Notes a claim. Then a commit of a later input proves that the claimant owned the task after it. */
     synchronized void claimed() {
         inputsOfClaim = inputs;
+        isClaimed = true;
         isProven = false;
+    }
+
+    /** Returns false after a restore: the task became a standby, perhaps only for a time. */
+    boolean isClaimed() {
+        return isClaimed;
     }
 
     boolean isProven() {
         return isProven;
+    }
+
+    /** Ends claim and checkpoint: restored rows are ahead of the offset, and not of this owner. */
+    private void restoring() {
+        inputsOfClaim = Long.MAX_VALUE;
+        isClaimed = false;
+        isProven = false;
+        isHeld = false;
     }
 
     /** Returns a time in milliseconds before the group accepted the last commit that had input. */

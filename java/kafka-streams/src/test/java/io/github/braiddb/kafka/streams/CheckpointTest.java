@@ -3,6 +3,7 @@ package io.github.braiddb.kafka.streams;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -451,6 +452,25 @@ class CheckpointTest {
         checkRows(new Instance("second", Map.of()).open().store);
     }
 
+    /** Kafka makes an active task a standby and back, and the store stays open. */
+    @Test
+    void taskThatWasStandbyForATime_claimsAgain() {
+        Instance first = new Instance("first", Map.of()).open();
+        first.publish();
+        pause(100);
+        String claimed = claim();
+        long newest = newest().id();
+        for (int i = 0; i < 20; i++) {
+            topic.append(key(i).get(), value(-i));
+            first.restore();
+            pause(5);
+        }
+        assertEquals(newest, newest().id());
+        first.publish();
+        assertNotEquals(claimed, claim());
+        checkRows(new Instance("second", Map.of()).open().store);
+    }
+
     private void checkRefused(Instance refused, String metric) {
         assertEquals(1, refused.metric(metric));
         assertNull(refused.store.committedOffset(PARTITION));
@@ -702,16 +722,54 @@ class CheckpointTest {
         assertEquals(newest, newest().id());
     }
 
+    /** Rows are ahead of the offset, and the publication waits for the next commit. */
+    @Test
+    void close_beforeTheCommitOfAPublication_isNoFailure() {
+        Instance first = new Instance("first", Map.of(BraidStoreConfig.WRITE_BUFFER_BYTES, 100)).open();
+        await(() -> {
+            first.put(1, value(1));
+            first.commit();
+            for (int i = 0; i < 10; i++) {
+                first.put(i, value(i));
+            }
+            pause(50);
+            return isPublisherIn("hold");
+        });
+        long failed = first.metric("checkpoint-failed-total");
+        first.store.close();
+        await(() -> !isPublisherIn("hold"));
+        first.open();
+        assertEquals(failed, first.metric("checkpoint-failed-total"));
+    }
+
+    private static boolean isPublisherIn(String... methods) {
+        return Thread.getAllStackTraces().entrySet().stream()
+                .filter(thread -> thread.getKey().getName().equals("braiddb-checkpoints"))
+                .flatMap(thread -> Stream.of(thread.getValue()))
+                .anyMatch(frame -> List.of(methods).contains(frame.getMethodName()));
+    }
+
     @Test
     void close_duringAPublication_releasesTheDirectory() {
         Instance first = new Instance("first", Map.of()).open();
-        for (int round = 0; round < 30; round++) {
-            for (int i = 0; i < 200; i++) {
-                first.put(i, value(i));
+        Random random = new Random(1);
+        byte[] large = new byte[100_000];
+        int ended = 0;
+        for (int round = 0; ended < 5; round++) {
+            assertTrue(round < 100, ended + " publications were ended");
+            long before = newest() == null ? -1 : newest().id();
+            for (int i = 1; i < 50; i++) {
+                random.nextBytes(large);
+                first.put(i, large.clone());
             }
-            first.commit();
-            pause(round);
+            boolean isSeen = false;
+            for (long until = System.nanoTime() + 1_000_000_000; !isSeen && System.nanoTime() < until; ) {
+                first.put(0, value(round));
+                first.commit();
+                isSeen = isPublisherIn("awaitTaken", "finish");
+            }
             first.store.close();
+            ended += isSeen && (newest() == null ? -1 : newest().id()) == before ? 1 : 0;
             first.open();
         }
         first.publish();
