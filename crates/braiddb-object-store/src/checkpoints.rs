@@ -67,8 +67,7 @@ impl Checkpoints {
     /// says. Only new files are uploaded. A failed deletion is logged, and repeated by the next call.
     pub fn publish(&self, db: &Db) -> Result<CheckpointInfo> {
         let info = db.backup(&*self.target)?;
-        let now: SystemTime = UNIX_EPOCH + Duration::from_micros(self.runtime.unix_time_us());
-        if let Err(e) = Backups::new(&*self.target).retain_one(info.incarnation, self.retention, now) {
+        if let Err(e) = Backups::new(&*self.target).retain_one(info.incarnation, self.retention, self.now()) {
             tracing::warn!(error = %e, "old checkpoints could not be deleted");
         }
         Ok(info)
@@ -82,8 +81,8 @@ impl Checkpoints {
         ownership::claim(&*self.target, owner)
     }
 
-    /// [`Checkpoints::publish`] by the owner; `None` if there was a later claim. Deletes all older
-    /// checkpoints, of whatever owner.
+    /// [`Checkpoints::publish`] by the owner; `None` if there was a later claim. The retention applies
+    /// to the checkpoints of all owners together.
     ///
     /// `taken` runs once the published state is fixed: no later commit is in it. `is_cancelled`
     /// stops the publication with `Closed`, unless it is visible already.
@@ -107,15 +106,35 @@ impl Checkpoints {
 
     fn delete_older(&self, owned: &Owned<'_>) -> Result<()> {
         let backups = Backups::new(owned);
-        let all = backups.list()?;
-        let keep = self.retention.keep.unwrap_or(usize::MAX).max(1);
-        let old = all.len().saturating_sub(keep);
-        all[..old].iter().try_for_each(|info| backups.delete(info.id))
+        let (sound, damaged) = backups.list_sound()?;
+        let Retention { keep, keep_for, .. } = self.retention;
+        let keep = keep.unwrap_or(if keep_for.is_none() { usize::MAX } else { 0 }).max(1);
+        let now = self.now();
+        let is_young = |info: &CheckpointInfo| {
+            let age = now.duration_since(info.taken).unwrap_or_default();
+            keep_for.is_some_and(|keep_for| age <= keep_for)
+        };
+        let old = sound.iter().rev().skip(keep).filter(|info| !is_young(info));
+        old.map(|info| info.id).try_for_each(|id| backups.delete(id))?;
+        // While a description is damaged no file is deleted.
+        damaged.into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// Returns the newest checkpoint.
+    fn now(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_micros(self.runtime.unix_time_us())
+    }
+
+    /// Returns the newest checkpoint. Passes over damaged descriptions, and logs them; returns the
+    /// error of one if no description is sound.
     pub fn newest(&self) -> Result<Option<CheckpointInfo>> {
-        Ok(Backups::new(&*self.target).list()?.pop())
+        let (mut sound, damaged) = Backups::new(&*self.target).list_sound()?;
+        for error in &damaged {
+            tracing::warn!(%error, "a checkpoint is damaged: delete it, since no file is deleted until then");
+        }
+        match (sound.pop(), damaged.into_iter().next()) {
+            (None, Some(error)) => Err(error),
+            (newest, _) => Ok(newest),
+        }
     }
 
     /// Installs the newest checkpoint as a new database in the directory `path`, which must be new

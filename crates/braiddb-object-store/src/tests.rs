@@ -622,3 +622,46 @@ fn checkpoints_of_one_owner_after_another_share_files_and_are_deleted() {
         assert_eq!(bucket.names().iter().filter(|name| name.ends_with(".owner")).count(), 1);
     }
 }
+
+/// The sound checkpoints are installed and replaced although one description is damaged.
+#[test]
+fn damaged_description_of_a_checkpoint_stops_neither_installs_nor_deletions() {
+    let (world, bucket) = (World::new(), Arc::new(Bucket::default()));
+    let checkpoints = |vfs| Checkpoints::new(plain(&bucket)).vfs(vfs);
+    let memory = || -> Arc<dyn Vfs> { Arc::new(MemVfs::new()) };
+    let epoch = checkpoints(memory()).claim("owner").unwrap();
+    let publish = || {
+        world.change();
+        publish_as(&plain(&bucket), epoch, &world.db).unwrap().unwrap()
+    };
+    let damaged = publish();
+    let name = bucket.names().into_iter().find(|name| name.ends_with(".backup")).unwrap();
+    let mut bytes = bucket.get(&name).unwrap().to_vec();
+    bytes[8] ^= 1;
+    bucket.insert(&name, bytes);
+    assert!(checkpoints(memory()).install_newest("/node.db").unwrap_err().is_corruption());
+    let infos = [publish(), publish(), publish()];
+    let ids = |infos: &[CheckpointInfo]| infos.iter().map(|info| info.id).collect::<Vec<_>>();
+    let target = plain(&bucket);
+    let (sound, errors) = Backups::new(&target).list_sound().unwrap();
+    assert_eq!((ids(&sound), errors.len()), (ids(&infos[1..]), 1));
+    assert_eq!(checkpoints(memory()).install_newest("/node.db").unwrap().id, infos[2].id);
+    Backups::new(&target).delete(damaged.id).unwrap();
+    assert!(Backups::new(&target).verify(None).unwrap().problems.is_empty());
+}
+
+#[test]
+fn publication_of_an_owner_keeps_young_checkpoints() {
+    let (world, bucket) = (World::new(), Arc::new(Bucket::default()));
+    let epoch = Checkpoints::new(plain(&bucket)).claim("owner").unwrap();
+    let publish = |retention| {
+        world.change();
+        let checkpoints = Checkpoints::new(plain(&bucket)).retention(retention);
+        checkpoints.publish_as(epoch, &world.db, &|| (), &NEVER).unwrap().unwrap();
+        Backups::new(&plain(&bucket)).list().unwrap().len()
+    };
+    let hour = Duration::from_secs(3600);
+    let kept = [Retention::new().keep_for(hour), Retention::new().keep(1).keep_for(hour), Retention::new()];
+    assert_eq!(kept.map(publish), [1, 2, 3]);
+    assert_eq!(publish(Retention::new().keep_for(Duration::ZERO)), 1);
+}

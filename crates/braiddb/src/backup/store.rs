@@ -148,6 +148,13 @@ impl<'a> Backups<'a> {
         Ok(inventory.backups.values().map(Description::info).collect())
     }
 
+    /// Lists the backups with sound descriptions, oldest first, and the errors of the damaged ones.
+    pub fn list_sound(&self) -> Result<(Vec<BackupInfo>, Vec<Error>)> {
+        let inventory = self.inventory()?;
+        let sound = inventory.backups.values().map(Description::info).collect();
+        Ok((sound, inventory.damaged.into_values().collect()))
+    }
+
     /// Lists the objects that a restore of a backup reads, the description last. A target that has
     /// copies of them restores the same.
     pub fn objects_of(&self, id: u64) -> Result<Vec<Object>> {
