@@ -54,7 +54,7 @@ final class Model {
             int other = values.indexOf(value);
             String kind = other < 0 ? "a wrong value" : other < at ? "a duplicate" : "a gap";
             throw new Violation(kind + ": " + topic + ", " + key + ", number " + at + ": " + value + ", not "
-                    + values.get(at));
+                    + values.get(at), topic, value - values.get(at));
         }
     }
 
@@ -91,8 +91,22 @@ final class Model {
     static final class Violation extends RuntimeException {
         private static final long serialVersionUID = 1;
 
+        private final String topic;
+        private final long excess;
+
         Violation(String message) {
+            this(message, null, 0);
+        }
+
+        private Violation(String message, String topic, long excess) {
             super(message);
+            this.topic = topic;
+            this.excess = excess;
+        }
+
+        /** Returns whether a value of this topic is one more than the right one. */
+        boolean isOneMoreIn(String other) {
+            return other.equals(topic) && excess == 1;
         }
     }
 }
