@@ -39,6 +39,7 @@ final class Publisher implements Runnable, AutoCloseable {
     private static final int DOUBLINGS_MAX = 10;
 
     private static final long HOLD_MS = 60_000;
+    private static final String BROKEN = "rows without an offset had to be written before the state was taken";
     private static final ScheduledThreadPoolExecutor THREADS = threads();
 
     private final StoreCheckpoints checkpoints;
@@ -178,13 +179,17 @@ final class Publisher implements Runnable, AutoCloseable {
             return;
         }
         long state = storage.states();
-        try (Publication publication = checkpoints.place.begin(storage.database(), epoch)) {
-            if (!storage.publishing(publication)) {
+        try (Publication publication =
+                storage.begin(() -> checkpoints.place.begin(storage.database(), epoch))) {
+            if (publication == null) {
+                if (storage.isOpen()) {
+                    failed(BROKEN, null);
+                }
                 return;
             }
             boolean isTaken = publication.awaitTaken();
             if (!storage.release() && isTaken) {
-                failed("rows without an offset had to be written before the state was taken", null);
+                failed(BROKEN, null);
                 return;
             }
             Optional<BackupInfo> info = publication.finish();
@@ -204,9 +209,12 @@ final class Publisher implements Runnable, AutoCloseable {
             if (!(e instanceof ClosedException)) {
                 throw e;
             }
+            // A close has ended when this returns.
+            if (!storage.release() && storage.isOpen()) {
+                failed(BROKEN, null);
+            }
         } finally {
-            storage.release();
-            storage.publishing(null);
+            storage.ended();
         }
     }
 

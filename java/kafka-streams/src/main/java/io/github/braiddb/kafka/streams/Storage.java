@@ -18,6 +18,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.LongSupplier;
+import java.util.function.Supplier;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.streams.query.Position;
 
@@ -362,10 +363,26 @@ final class Storage implements AutoCloseable {
         return wasHeld;
     }
 
-    /** Takes a publication, which the close cancels. Returns false after the close. */
-    synchronized boolean publishing(Publication begun) {
-        publication = begun;
-        return isOpen();
+    /**
+     * Begins a publication, which the close and the end of {@link #hold} cancel before they write
+     * rows. Returns null after these.
+     */
+    synchronized Publication begin(Supplier<Publication> begin) {
+        publication = isHeld && isOpen() ? begin.get() : null;
+        return publication;
+    }
+
+    synchronized void ended() {
+        isHeld = false;
+        publication = null;
+    }
+
+    /** Must come before a write of rows that are ahead: a state with them must not become visible. */
+    private void endHold() {
+        if (isHeld && publication != null) {
+            publication.cancel();
+        }
+        isHeld = false;
     }
 
     /** Notes whose rows these are. Returns false if they are another's. */
@@ -399,7 +416,7 @@ final class Storage implements AutoCloseable {
         inputsOfClaim = Long.MAX_VALUE;
         isClaimed = false;
         isProven = false;
-        isHeld = false;
+        endHold();
     }
 
     /** Returns a time in milliseconds before the group accepted the last commit that had input. */
@@ -447,6 +464,9 @@ final class Storage implements AutoCloseable {
 
     private void write(Map<TopicPartition, Long> changelog, boolean isCommit) {
         Overlay written = overlay;
+        if (!isCommit) {
+            endHold();
+        }
         try (Batch batch = database.batch()) {
             written.forEach((key, value) -> put(batch, key, value));
             addNotes(batch);
@@ -467,7 +487,6 @@ final class Storage implements AutoCloseable {
             batch.commit();
             noted();
             isAhead = !isCommit;
-            isHeld &= isCommit;
             if (isCommit) {
                 states++;
                 if (hasInput) {
