@@ -10,6 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.braiddb.BackupInfo;
 import io.github.braiddb.Checkpoints;
+import io.github.braiddb.ClosedException;
 import io.github.braiddb.Database;
 import io.github.braiddb.NotFoundException;
 import io.github.braiddb.Tree;
@@ -720,6 +721,44 @@ class CheckpointTest {
             pause(5);
         }
         assertEquals(newest, newest().id());
+    }
+
+    /** The uncommitted rows become too many while the state is taken. */
+    @Test
+    void publication_whoseRowsGetAhead_isNotVisible() throws InterruptedException {
+        Instance first = new Instance("first", Map.of(BraidStoreConfig.WRITE_BUFFER_BYTES, 100));
+        first.isActive = false;
+        Storage storage = first.open().store.storage();
+        long epoch = checkpoints().claim("test");
+        storage.claimed();
+        int ended = 0;
+        for (int round = 0; round < 30; round++) {
+            first.put(1, value(round));
+            first.commit();
+            assertTrue(storage.hold(WAIT_MS));
+            try (Checkpoints.Publication publication =
+                    storage.begin(() -> checkpoints().begin(storage.database(), epoch))) {
+                for (int i = 0; i < 10; i++) {
+                    first.put(i, value(-i));
+                }
+                assertFalse(storage.release());
+                publication.awaitTaken();
+                publication.finish();
+            } catch (ClosedException e) {
+                ended++;
+            } finally {
+                storage.ended();
+            }
+            first.commit();
+            if (newest() != null) {
+                Path path = folder.resolve("read " + reads++);
+                checkpoints().install(newest().id(), path);
+                try (Database database = Database.open(path)) {
+                    assertFalse(database.tree("meta").contains(Meta.AHEAD));
+                }
+            }
+        }
+        assertTrue(ended > 0);
     }
 
     /** Rows are ahead of the offset, and the publication waits for the next commit. */
