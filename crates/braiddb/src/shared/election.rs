@@ -80,7 +80,7 @@ fn fail(core: &Core, error: Error) {
 /// another database.
 fn follow(core: &Arc<Core>) -> std::result::Result<bool, Lost> {
     let deadline = Deadline::after(core.runtime(), HELLO_NS);
-    // Of any database: a refusal would not tell whether it can ever end.
+    // Accepts any incarnation: after a refusal it would be unknown whether a retry can succeed.
     let place = Place { incarnation: 0, ..core.place() };
     let (connection, incarnation) = Connection::open(place, NO_SESSION, deadline)?;
     let expected = core.place().incarnation;
@@ -178,8 +178,8 @@ fn close(core: &Core, owner: &Owner) {
     *core.close_error.lock() = owner.db().close_refused().err();
 }
 
-/// Listens for other processes. A failure ends the first open; later this process keeps what it has
-/// recovered, and tries again. `None` if the database is closed meanwhile.
+/// Starts to listen for other processes. The first open returns a failure. Later opens retry, since
+/// the database is already recovered. Returns `None` if the database is closed meanwhile.
 fn listen(core: &Core, is_first: bool) -> Result<Option<LocalListener>> {
     while !core.is_closing() {
         match LocalListener::bind(&core.dir) {

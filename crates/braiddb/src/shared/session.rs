@@ -120,7 +120,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// Gives up what the owner holds for this connection. `None` if the owner did not reply.
+    /// Asks the owner to end the session of this connection. Returns `None` without a reply.
     pub fn asked_to_end(mut self, runtime: &dyn Runtime, timeout_ns: u64) -> Option<Connection> {
         let frame = Request::End.frame()?;
         match self.exchange(&frame, runtime, Deadline::after(runtime, timeout_ns), true) {

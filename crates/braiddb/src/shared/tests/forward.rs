@@ -156,7 +156,7 @@ fn write_sent_to_an_owner_that_is_gone_is_unknown_after_a_close() {
     assert!(matches!(outcome, Err(Error::OutcomeUnknown { .. })), "{outcome:?}");
 }
 
-/// The commit had only what the closure left of the timeout.
+/// The time of the closure was once deducted from the timeout of the commit.
 #[test]
 fn update_commits_after_a_closure_that_takes_longer_than_the_timeout() {
     let (dir, timeout) = (tempfile::tempdir().unwrap(), Duration::from_millis(500));

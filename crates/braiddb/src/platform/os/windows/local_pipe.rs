@@ -214,8 +214,8 @@ impl LocalStream {
         Ok(is_over || self.is_shut() || !matches!(self.arrived(), Ok(0)))
     }
 
-    /// Ends the connection for all handles of this process; their drop ends it for the peer. What
-    /// the peer has not read yet stays readable.
+    /// Makes reads and writes of this process fail. The peer can still read what was sent; its
+    /// connection ends when the handles of this process are dropped.
     pub fn shut_down(&self) {
         self.is_shut.store(true, Ordering::Release);
         self.shut.set();

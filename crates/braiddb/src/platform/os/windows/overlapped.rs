@@ -133,8 +133,8 @@ impl Operation {
         }
     }
 
-    /// Waits for the end of what is pending, and returns the bytes that it moved. `None` after
-    /// `wait`, or once `stop` is set.
+    /// Waits until the pending operation completes, and returns the bytes moved. Returns `None`
+    /// after `wait`, or once `stop` is set.
     pub fn end_within(&mut self, wait: Duration, stop: Option<&Event>) -> io::Result<Option<usize>> {
         let is_over = self.is_over.0.as_raw_handle();
         let events = [is_over, stop.map_or(is_over, |stop| stop.0.as_raw_handle())];
@@ -148,7 +148,7 @@ impl Operation {
         }
     }
 
-    /// Ends what is pending. Returns the bytes that it has moved, if it came to its end.
+    /// Cancels the pending operation. Returns the bytes moved if it completed first.
     pub fn cancel(&mut self) -> io::Result<usize> {
         if !self.is_pending {
             return Ok(0);
