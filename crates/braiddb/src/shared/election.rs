@@ -35,6 +35,7 @@ const CARE: Duration = Duration::from_nanos(CARE_NS);
 const HELLO_NS: u64 = 1_000_000_000;
 
 pub fn run(core: &Arc<Core>) {
+    let _ending = Ending(core);
     while !core.is_closing() {
         match follow(core) {
             Ok(true) => {
@@ -51,15 +52,8 @@ pub fn run(core: &Arc<Core>) {
             }
             Err(_) => {}
         }
-        match open(core) {
-            Ok(db) => {
-                let owned = own(core, db);
-                core.is_opening.store(false, Ordering::Release);
-                match owned {
-                    Ok(()) => break,
-                    Err(error) => fail(core, error),
-                }
-            }
+        match open_and_own(core) {
+            Ok(()) => break,
             Err(error @ Error::Locked { .. }) => {
                 core.set_role(Role::Electing(Some(error)));
                 core.runtime().sleep_us(PAUSE_US + core.runtime().random_u64() % PAUSE_US);
@@ -67,7 +61,36 @@ pub fn run(core: &Arc<Core>) {
             Err(error) => fail(core, error),
         }
     }
-    core.end();
+}
+
+/// Ends the role with its thread. A panic thus fails the calls of this process at once, and another
+/// process can take over.
+struct Ending<'a>(&'a Core);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let reason = "the thread of the shared database panicked: open it again".to_owned();
+            self.0.set_role(Role::Failed(Error::ReadOnly { reason }));
+        }
+        self.0.end();
+    }
+}
+
+/// Marks the core as opening until its drop, which a panic runs, too. An open waits as long.
+struct Opening<'a>(&'a Core);
+
+impl Opening<'_> {
+    fn begin(core: &Core) -> Opening<'_> {
+        core.is_opening.store(true, Ordering::Release);
+        Opening(core)
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.0.is_opening.store(false, Ordering::Release);
+    }
 }
 
 fn fail(core: &Core, error: Error) {
@@ -112,21 +135,21 @@ fn await_end(core: &Arc<Core>, stream: &LocalStream) {
     }
 }
 
-/// Opens the database, unless another process has it.
+/// Opens the database, unless another process has it, and is the owner until the end.
+pub(super) fn open_and_own(core: &Arc<Core>) -> Result<()> {
+    let opening = Opening::begin(core);
+    own(core, open(core)?, opening)
+}
+
 fn open(core: &Core) -> Result<Db> {
     // A handle that had a role must not make another database.
     let is_first = core.incarnation.load(Ordering::Relaxed) == 0;
     let settings = Settings { create: core.settings.create && is_first, ..core.settings.clone() };
-    core.is_opening.store(true, Ordering::Release);
-    let db = Db::open_with(settings, &core.dir);
-    if db.is_err() {
-        core.is_opening.store(false, Ordering::Release);
-    }
-    db
+    Db::open_with(settings, &core.dir)
 }
 
 /// Is the owner until this process closes the database.
-fn own(core: &Arc<Core>, db: Db) -> Result<()> {
+fn own(core: &Arc<Core>, db: Db, opening: Opening<'_>) -> Result<()> {
     let expected = core.incarnation.load(Ordering::Relaxed);
     if expected != 0 && expected != db.incarnation() {
         drop(db);
@@ -141,7 +164,7 @@ fn own(core: &Arc<Core>, db: Db) -> Result<()> {
     core.incarnation.store(owner.incarnation(), Ordering::Relaxed);
     let mut server = Server::new(Arc::clone(&owner), Arc::clone(&core.settings.runtime));
     core.set_owner(Arc::clone(&owner));
-    core.is_opening.store(false, Ordering::Release);
+    drop(opening);
     let mut care = Deadline::after(core.runtime(), 0);
     while !core.is_closing() {
         match listener.accept(CARE, SLICE) {

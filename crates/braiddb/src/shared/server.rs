@@ -75,16 +75,29 @@ impl Server {
     }
 
     /// Ends all connections. Commits in progress complete, but their replies may be lost.
-    pub fn end(self) {
+    pub fn end(mut self) {
         let _right = self.owner.await_exclusive_end();
+        self.shut_down();
+        for thread in std::mem::take(&mut self.threads) {
+            if thread.join().is_err() {
+                tracing::error!("a thread that served a connection panicked");
+            }
+        }
+    }
+
+    fn shut_down(&self) {
         self.connections.is_ending.store(true, Ordering::Release);
         // Their ends are the timeouts of other processes.
         self.owner.end_waits();
         self.connections.open.lock().values().for_each(|stream| stream.shut_down());
-        for thread in self.threads {
-            if thread.join().is_err() {
-                tracing::error!("a thread that served a connection panicked");
-            }
+    }
+}
+
+impl Drop for Server {
+    /// After a panic of the thread that accepts, open connections would keep the database locked.
+    fn drop(&mut self) {
+        if !self.connections.is_ending.load(Ordering::Acquire) {
+            self.shut_down();
         }
     }
 }

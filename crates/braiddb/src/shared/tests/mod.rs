@@ -5,6 +5,7 @@
 mod forward;
 mod owner;
 mod protocol;
+mod role;
 
 use super::{
     SharedDb, SharedOptions,
