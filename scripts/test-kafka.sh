@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Kills brokers and instances of java/examples/kafka-streams with SIGKILL, and checks that all results
-# count each input exactly once: with and without enable.transactional.statestores, and that a
-# planted fault is found.
+# count each input exactly once: with and without enable.transactional.statestores, with checkpoints,
+# with standby tasks, and that a planted fault is found.
 #
 #   scripts/test-kafka.sh [rounds]
 #
-# A round takes half a minute; without an argument there are two of each kind. BRAIDDB_SEED chooses
-# the kills. Needs 3 GiB of memory. Exits with 3 if it cannot run: there is no Maven, no JDK, or no
-# package registry. Runs with the Java of JAVA_HOME, or the one on the PATH.
+# A round takes half a minute; without an argument there are two of each of the four kinds.
+# BRAIDDB_SEED chooses the kills. Needs 3 GiB of memory. Exits with 3 if it cannot run: there is no
+# Maven, no JDK, or no package registry. Runs with the Java of JAVA_HOME, or the one on the PATH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 readonly rounds=${1:-2}
@@ -23,10 +23,17 @@ command -v mvn >/dev/null || skip "there is no Maven"
 command -v "${java}c" >/dev/null || skip "there is no JDK"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mvn -q -B --no-transfer-progress -f "$example/brokers.xml" \
-    dependency:build-classpath -Dmdep.outputFile="$work/classpath" >/dev/null ||
-    skip "Maven cannot get Kafka's jars: can the package registry be reached?"
-BRAIDDB_PROFILE=${BRAIDDB_PROFILE:-dev} scripts/build-java.sh --kafka-streams
+# Runs a command with Maven. Only a failed download is a skip.
+build() {
+    "$@" >"$work/maven" 2>&1 && return
+    cat "$work/maven"
+    ! grep -qE 'Could not transfer|failed to transfer|No plugin found for prefix|Cannot access .* in offline mode' "$work/maven" ||
+        skip "Maven cannot get jars: can the package registry be reached?"
+    exit 1
+}
+build mvn -q -B --no-transfer-progress -f "$example/brokers.xml" \
+    dependency:build-classpath -Dmdep.outputFile="$work/classpath"
+BRAIDDB_PROFILE=${BRAIDDB_PROFILE:-dev} build scripts/build-java.sh --kafka-streams
 
 classpath=$example/target/classes:$example/target/test-classes:$(<"$example/target/classpath")
 run() {
@@ -39,5 +46,7 @@ run() {
 }
 run "rounds=$rounds"
 run "rounds=$rounds" enable.transactional.statestores=true
+run "rounds=$rounds" enable.transactional.statestores=true checkpoints=true
+run "rounds=$rounds" enable.transactional.statestores=true checkpoints=true standbys=1
 run rounds=1 leak=true
 run rounds=1 leak=true enable.transactional.statestores=true

@@ -14,8 +14,8 @@
 #
 # CLUSTER_DIR is the folder for files, target/cluster beside this script by default. CLUSTER_PORT is
 # the first of nine ports on 127.0.0.1: brokers have 19092 to 19094, controllers the next three,
-# instances the last three. CLUSTER_CLASSES replaces the classpath of instances. JAVA_HOME chooses the Java. Needs Maven, and scripts/build-java.sh
-# --kafka-streams before.
+# instances the last three. CLUSTER_CLASSES replaces the classpath of instances. JAVA_HOME chooses the
+# Java. Needs Maven, and scripts/build-java.sh --kafka-streams before.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly here
@@ -26,7 +26,7 @@ readonly brokers=127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))
 # Small processes that start fast. The name of the folder marks them.
 readonly small=("-Dcluster.files=$files" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto
     -Dorg.slf4j.simpleLogger.showDateTime=true -Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=${CLUSTER_LOG:-warn}")
+    -Dorg.slf4j.simpleLogger.log.io.github.braiddb=info "-Dorg.slf4j.simpleLogger.defaultLogLevel=${CLUSTER_LOG:-warn}")
 
 die() {
     echo "cluster.sh: $*" >&2
@@ -152,6 +152,8 @@ start() {
         await "broker-$number" listens $((port + number - 1))
     done
     background feed feed
+    # A global table needs its topic at the start.
+    await feed grep -q "the topics exist" "$files/feed.log"
     for number in 1 2 3; do
         background "instance-$number" instance "$number"
     done

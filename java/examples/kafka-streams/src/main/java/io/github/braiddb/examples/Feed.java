@@ -30,12 +30,18 @@ public final class Feed {
         return "artist-" + track % ARTISTS;
     }
 
+    /** Returns the fee of a second of a track. */
+    static long fee(int track) {
+        return 1 + track % 7;
+    }
+
     static void makeTopics(String brokers) throws InterruptedException, ExecutionException {
         List<NewTopic> topics = new ArrayList<>();
         for (String topic : List.of(
-                "tracks", "plays", "likes", "plays-by-track", "plays-by-artist", "seconds-by-minute", "liked-plays")) {
+                "tracks", "fees", "plays", "likes", "plays-by-track", "plays-by-artist", "seconds-by-minute", "liked-plays")) {
             NewTopic made = new NewTopic(topic, PARTITIONS, (short) 3);
-            topics.add(topic.equals("tracks") ? made.configs(Map.of("cleanup.policy", "compact")) : made);
+            boolean isTable = topic.equals("tracks") || topic.equals("fees");
+            topics.add(isTable ? made.configs(Map.of("cleanup.policy", "compact")) : made);
         }
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", brokers))) {
             admin.createTopics(topics).all().get();
@@ -67,8 +73,11 @@ public final class Feed {
                         new KafkaProducer<>(producer(arguments[0]), null, new LongSerializer())) {
             for (int track = 0; track < TRACKS; track++) {
                 texts.send(new ProducerRecord<>("tracks", track(track), artist(track)));
+                plays.send(new ProducerRecord<>("fees", track(track), fee(track)));
             }
             texts.flush();
+            plays.flush();
+            System.out.println("the topics exist");
             while (true) {
                 String track = track(random.nextInt(TRACKS));
                 long now = System.currentTimeMillis();

@@ -21,6 +21,7 @@ import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.errors.InvalidStateStoreException;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.GlobalKTable;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.Joined;
@@ -46,10 +47,11 @@ import org.apache.kafka.streams.state.ReadOnlyWindowStore;
  * <tr><td>{@code tracks} (in)</td><td>track</td><td>artist</td></tr>
  * <tr><td>{@code plays} (in)</td><td>track</td><td>seconds played</td></tr>
  * <tr><td>{@code likes} (in)</td><td>track</td><td>listener; has the time of the play</td></tr>
+ * <tr><td>{@code fees} (in)</td><td>track</td><td>fee of a second; each instance has all rows</td></tr>
  * <tr><td>{@code plays-by-track}</td><td>track</td><td>plays until now</td></tr>
  * <tr><td>{@code plays-by-artist}</td><td>artist</td><td>plays until now</td></tr>
  * <tr><td>{@code seconds-by-minute}</td><td>track@start</td><td>seconds played in that minute until now</td></tr>
- * <tr><td>{@code liked-plays}</td><td>track</td><td>seconds of a play that got a like</td></tr>
+ * <tr><td>{@code liked-plays}</td><td>track</td><td>fee of a play that got a like</td></tr>
  * </table>
  */
 public final class PlayCounts {
@@ -66,6 +68,7 @@ public final class PlayCounts {
         Consumed<String, String> names = Consumed.with(Serdes.String(), Serdes.String());
         Produced<String, Long> results = Produced.with(Serdes.String(), Serdes.Long());
         KTable<String, String> artists = builder.table("tracks", names, Materialized.as("artists"));
+        GlobalKTable<String, Long> fees = builder.globalTable("fees", numbers, Materialized.as("fees"));
         KStream<String, Long> plays = builder.stream("plays", numbers);
         KStream<String, String> likes = builder.stream("likes", names);
 
@@ -91,6 +94,7 @@ public final class PlayCounts {
                         (seconds, listener) -> seconds,
                         JoinWindows.ofTimeDifferenceAndGrace(Duration.ZERO, GRACE),
                         StreamJoined.with(Serdes.String(), Serdes.Long(), Serdes.String()))
+                .join(fees, (track, seconds) -> track, (seconds, fee) -> seconds * fee)
                 .to("liked-plays", results);
         return builder.build();
     }
@@ -120,7 +124,7 @@ public final class PlayCounts {
         stopped.await();
     }
 
-    /** Answers GET /state, and GET /STORE with the rows that this instance has. */
+    /** Answers GET /state, GET /standbys with the number of standby tasks, and GET /STORE with its rows here. */
     private static void serve(KafkaStreams streams, String address) throws IOException {
         String[] hostAndPort = address.split(":");
         HttpServer server =
@@ -128,7 +132,11 @@ public final class PlayCounts {
         server.createContext("/", exchange -> {
             String store = exchange.getRequestURI().getPath().substring(1);
             try {
-                respond(exchange, 200, store.equals("state") ? streams.state() + "\n" : rows(streams, store));
+                respond(exchange, 200, switch (store) {
+                    case "state" -> streams.state() + "\n";
+                    case "standbys" -> standbys(streams) + "\n";
+                    default -> rows(streams, store);
+                });
             } catch (InvalidStateStoreException e) {
                 respond(exchange, 503, e.getMessage() + "\n");
             } catch (RuntimeException e) {
@@ -136,6 +144,10 @@ public final class PlayCounts {
             }
         });
         server.start();
+    }
+
+    private static int standbys(KafkaStreams streams) {
+        return streams.metadataForLocalThreads().stream().mapToInt(thread -> thread.standbyTasks().size()).sum();
     }
 
     private static String rows(KafkaStreams streams, String store) {

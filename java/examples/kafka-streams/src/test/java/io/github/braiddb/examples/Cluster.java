@@ -130,6 +130,17 @@ final class Cluster implements AutoCloseable {
         delete(files.resolve("instance-" + number));
     }
 
+    /** Returns how many lines with this text the instances have logged. */
+    int countLogged(String text) throws IOException {
+        int count = 0;
+        for (int number = 1; number <= COUNT; number++) {
+            try (Stream<String> lines = Files.lines(files.resolve("instance-" + number + ".log"))) {
+                count += (int) lines.filter(line -> line.contains(text)).count();
+            }
+        }
+        return count;
+    }
+
     /** Returns the answer of an instance; null if it has none now. */
     String ask(int number, String path) throws InterruptedException {
         try {

@@ -31,14 +31,22 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * result topics, and in the stores.
  *
  * <p>Arguments: the script cluster.sh, a folder for files, and settings as name=value: rounds, seed,
- * rate (plays a second), seconds (of a round), leak (plants a fault, which must be found), port (the
- * first of nine; 0 for any free ones). The others are settings of the instances.
+ * rate (plays a second), seconds (of a round), leak (plants a fault, which must be found), checkpoints
+ * (publishes checkpoints, and wipes an instance in each round: stores must begin with one), standbys
+ * (of each task, which must exist at each check), port (the first of nine; 0 for any free ones). The
+ * others are settings of the instances.
  */
 public final class ExactlyOnce {
     private static final int TRACKS = 100;
 
     /** Time of records between two plays. Windows pass their retention in long runs. */
     private static final long STEP_MS = 40;
+
+    /** Logged for each store that begins with a checkpoint. */
+    private static final String BEGINS = " begins with checkpoint ";
+
+    /** Rows of the table "fees" without plays, which a round adds. The next round deletes them. */
+    private static final int FEES_OF_ROUND = 20;
 
     /** Longest time without any progress. */
     private static final Duration PATIENCE = Duration.ofMinutes(3);
@@ -48,6 +56,7 @@ public final class ExactlyOnce {
     private final Random input;
     private final Cluster cluster;
     private final Model model = new Model();
+    private final Map<String, String> fees = new TreeMap<>();
     private final KafkaProducer<String, Long> plays;
     private final KafkaProducer<String, String> texts;
     private final KafkaConsumer<String, Long> results;
@@ -61,6 +70,7 @@ public final class ExactlyOnce {
     private int wipes;
     private int ownExits;
     private long rowCount;
+    private int standbysSeen;
 
     private ExactlyOnce(Map<String, String> options, Cluster cluster)
             throws IOException, InterruptedException, ExecutionException {
@@ -77,8 +87,10 @@ public final class ExactlyOnce {
         texts = new KafkaProducer<>(Feed.producer(cluster.addresses()), null, new StringSerializer());
         for (int track = 0; track < TRACKS; track++) {
             texts.send(new ProducerRecord<>("tracks", null, now, Feed.track(track), Feed.artist(track)), sent());
+            sendFee(Feed.track(track), Feed.fee(track));
         }
         texts.flush();
+        plays.flush();
         Properties reads = new Properties();
         reads.setProperty("bootstrap.servers", cluster.addresses());
         reads.setProperty("isolation.level", "read_committed");
@@ -108,6 +120,25 @@ public final class ExactlyOnce {
                 failure = refusal;
             }
         };
+    }
+
+    private void sendFee(String track, Long fee) {
+        plays.send(new ProducerRecord<>("fees", null, now, track, fee), sent());
+        if (fee == null) {
+            fees.remove(track);
+        } else {
+            fees.put(track, fee.toString());
+        }
+    }
+
+    /** Adds rows to the global table, and deletes those of the last round. */
+    private void changeFees(int round) {
+        for (int i = 0; i < FEES_OF_ROUND; i++) {
+            sendFee("track-of-round-" + round + "-" + i, (long) i);
+            if (round > 1) {
+                sendFee("track-of-round-" + (round - 1) + "-" + i, null);
+            }
+        }
     }
 
     private void awaitBrokers() throws InterruptedException {
@@ -203,8 +234,18 @@ public final class ExactlyOnce {
         }
     }
 
+    private boolean hasCheckpoints() {
+        return options.get("checkpoints").equals("true");
+    }
+
     private void round() throws IOException, InterruptedException {
         long left = number("seconds") * 1000;
+        if (hasCheckpoints()) {
+            // All stores have checkpoints of earlier rounds or the last seconds.
+            play(left / 4);
+            left -= left / 4;
+            killInstance(1 + kills.nextInt(Cluster.COUNT), true, kills.nextInt(1000));
+        }
         int count = 3 + kills.nextInt(3);
         for (int kill = 0; kill < count; kill++) {
             long wait = kills.nextInt((int) (2 * left / (count - kill + 1)));
@@ -241,6 +282,10 @@ public final class ExactlyOnce {
         for (String store : List.of("plays-by-track", "plays-by-artist", "seconds-by-minute")) {
             checkStore(store, deadline);
         }
+        for (int number = 1; number <= Cluster.COUNT; number++) {
+            checkGlobalTable(number, deadline);
+        }
+        awaitStandbys(deadline);
         // A duplicate may come late.
         read(Duration.ofMillis(500));
     }
@@ -273,7 +318,8 @@ public final class ExactlyOnce {
             boolean isComplete = true;
             for (int number = 1; number <= Cluster.COUNT; number++) {
                 String answer = cluster.ask(number, store);
-                isComplete &= answer != null;
+                // An instance without a task of this store has no answer, until tasks move again.
+                isComplete &= answer != null || "RUNNING\n".equals(cluster.ask(number, "state"));
                 for (String line : answer == null ? new String[0] : answer.split("\n")) {
                     if (!line.isEmpty()) {
                         String[] row = line.split("\t");
@@ -293,7 +339,46 @@ public final class ExactlyOnce {
             // While tasks move, an instance does not answer or a store is at two or none.
             if (System.nanoTime() > deadline) {
                 wanted.entrySet().removeAll(rows.entrySet());
-                throw new Violation("store " + store + " has " + rows.size() + " rows; it lacks or differs in " + wanted);
+                throw new Violation("store " + store + " has " + rows.size() + " rows; it lacks or differs in " + wanted
+                        + (isComplete ? "" : "; an instance does not answer, or two have the same row"));
+            }
+            read(Duration.ofMillis(200));
+        }
+    }
+
+    /** Each instance has all rows of a global table. */
+    private void checkGlobalTable(int number, long deadline) throws InterruptedException {
+        while (true) {
+            Map<String, String> rows = new TreeMap<>();
+            String answer = cluster.ask(number, "fees");
+            for (String line : answer == null ? new String[0] : answer.split("\n")) {
+                String[] row = line.split("\t");
+                rows.put(row[0], row[row.length - 1]);
+            }
+            if (rows.equals(fees)) {
+                rowCount += rows.size();
+                return;
+            }
+            if (System.nanoTime() > deadline) {
+                throw new Violation("instance " + number + " has " + rows + " in its global table, not " + fees);
+            }
+            read(Duration.ofMillis(200));
+        }
+    }
+
+    private void awaitStandbys(long deadline) throws InterruptedException {
+        while (number("standbys") > 0) {
+            int count = 0;
+            for (int number = 1; number <= Cluster.COUNT; number++) {
+                String answer = cluster.ask(number, "standbys");
+                count += answer == null ? 0 : Integer.parseInt(answer.trim());
+            }
+            if (count > 0) {
+                standbysSeen += count;
+                return;
+            }
+            if (System.nanoTime() > deadline) {
+                throw new Violation("there is no standby task");
             }
             read(Duration.ofMillis(200));
         }
@@ -383,6 +468,7 @@ public final class ExactlyOnce {
         long rounds = number("rounds");
         for (int round = 1; round <= rounds; round++) {
             long start = System.nanoTime();
+            changeFees(round);
             round();
             if (options.get("leak").equals("true") && round == rounds && leak()) {
                 return true;
@@ -391,9 +477,14 @@ public final class ExactlyOnce {
             check();
             System.out.printf(
                     "round %d: %.0f s, %.0f s of them until all was right; until now %d plays, %d results, %d rows"
-                            + " of stores; killed %d instances and %d brokers, wiped %d, ended by themselves %d%n",
+                            + " of stores; killed %d instances and %d brokers, wiped %d, ended by themselves %d;"
+                            + " began with checkpoints %d, standbys at the checks %d%n",
                     round, (System.nanoTime() - start) / 1e9, (System.nanoTime() - wait) / 1e9, playCount,
-                    model.seenCount(), rowCount, instanceKills, brokerKills, wipes, ownExits);
+                    model.seenCount(), rowCount, instanceKills, brokerKills, wipes, ownExits,
+                    cluster.countLogged(BEGINS), standbysSeen);
+        }
+        if (hasCheckpoints() && cluster.countLogged(BEGINS) == 0) {
+            throw new Violation("no store began with a checkpoint");
         }
         return false;
     }
@@ -401,7 +492,8 @@ public final class ExactlyOnce {
     /** Runs all rounds. Ends with 1 after a violation, or if a planted leak was not found. */
     public static void main(String[] arguments) throws Exception {
         Map<String, String> options = new HashMap<>(Map.of(
-                "rounds", "30", "seed", "1", "rate", "100", "seconds", "10", "leak", "false", "port", "0"));
+                "rounds", "30", "seed", "1", "rate", "100", "seconds", "10", "leak", "false", "checkpoints", "false",
+                "standbys", "0", "port", "0"));
         List<String> settings = new ArrayList<>();
         for (int i = 2; i < arguments.length; i++) {
             String[] setting = arguments[i].split("=", 2);
@@ -411,6 +503,11 @@ public final class ExactlyOnce {
                 settings.add(arguments[i]);
             }
         }
+        if (options.get("checkpoints").equals("true")) {
+            settings.add("braiddb.checkpoint.url=" + Path.of(arguments[1]).toAbsolutePath().resolve("checkpoints"));
+            settings.add("braiddb.checkpoint.interval.ms=1500");
+        }
+        settings.add("num.standby.replicas=" + options.get("standbys"));
         System.out.println("seed " + options.get("seed") + ", instances with " + settings);
         boolean isLeaky = options.get("leak").equals("true");
         int code = 1;

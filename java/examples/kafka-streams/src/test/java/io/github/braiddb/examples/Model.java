@@ -38,7 +38,7 @@ final class Model {
         long minute = timeMs - timeMs % PlayCounts.MINUTE.toMillis();
         add("seconds-by-minute", Feed.track(track) + "@" + minute, seconds, true);
         if (isLiked) {
-            add("liked-plays", Feed.track(track), seconds, false);
+            add("liked-plays", Feed.track(track), seconds * Feed.fee(track), false);
         }
     }
 
