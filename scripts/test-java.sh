@@ -47,16 +47,21 @@ maven() { mvn -q -B --no-transfer-progress -f java/pom.xml "$@"; }
 
 echo "building the native library"
 BRAIDDB_PROFILE=${BRAIDDB_PROFILE:-dev} scripts/build-java.sh --native
-# The other modules need the first one, which is not in a registry: only their largest part is asked for.
-{
-    maven -pl braiddb dependency:resolve dependency:resolve-plugins &&
-        maven -pl braiddb dependency:get -Dartifact=org.apache.kafka:kafka-streams:4.3.1:jar:test -Dtransitive=false
-} >/dev/null ||
-    skip "Maven cannot get the plugins and JUnit: can the package registry be reached?"
-
-tests=()
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+# Downloads with Maven. Only a failed download is a skip.
+get() {
+    maven -pl braiddb "$@" >"$work/maven" 2>&1 && return
+    cat "$work/maven"
+    ! grep -qE 'Could not transfer|failed to transfer|No plugin found for prefix|Cannot access .* in offline mode' "$work/maven" ||
+        skip "Maven cannot get the plugins and JUnit: can the package registry be reached?"
+    exit 1
+}
+# The other modules need the first one, which is not in a registry: only their largest part is asked for.
+get dependency:resolve dependency:resolve-plugins
+get dependency:get -Dartifact=org.apache.kafka:kafka-streams:4.3.1:jar:test -Dtransitive=false
+
+tests=()
 for JAVA_HOME in "${javas[@]}"; do
     echo "testing with $("$JAVA_HOME/bin/javac" -version), $JAVA_HOME"
     maven clean verify "-Dtest.options=-Dbraiddb.volume=$volume" ${tests[@]+"${tests[@]}"}
