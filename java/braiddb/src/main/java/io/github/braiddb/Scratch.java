@@ -13,8 +13,18 @@ final class Scratch {
     /** Bytes of a new buffer. */
     private static final int SIZE = 64 << 10;
 
-    /** Larger buffers are not pooled. */
+    /** Larger buffers are not in the pools of threads. */
     private static final int POOLED_MAX = 1 << 20;
+
+    /** Larger buffers are never kept. */
+    private static final int LARGE_MAX = 16 << 20;
+
+    /**
+     * Buffers above {@link #POOLED_MAX} that no call uses, for all threads: 64 MiB at most. The collector
+     * frees a direct buffer when it finds it, not before: batches that each make a large buffer would
+     * take as much native memory as the heap may have.
+     */
+    private static final AtomicReferenceArray<Scratch> LARGE = new AtomicReferenceArray<>(4);
 
     /** Bytes that each call leaves for a short result, or the details of a failure. */
     static final int RESULT_MIN = 4 << 10;
@@ -67,17 +77,50 @@ final class Scratch {
             if (scratch.buffer.capacity() <= POOLED_MAX) {
                 int place = place();
                 places.setRelease(places.getPlain(place) == null ? place : place + 1, scratch);
+            } else if (scratch.buffer.capacity() <= LARGE_MAX) {
+                giveLarge(scratch);
             }
         }
     }
 
-    /** Returns a new buffer. */
+    private static Scratch takeLarge(long capacity) {
+        for (int i = 0; i < LARGE.length(); i++) {
+            Scratch kept = LARGE.get(i);
+            if (kept != null && kept.buffer.capacity() >= capacity && LARGE.compareAndSet(i, kept, null)) {
+                return kept;
+            }
+        }
+        return null;
+    }
+
+    /** Keeps the buffer if there is a place, or one with a smaller buffer. */
+    private static void giveLarge(Scratch scratch) {
+        for (int i = 0; i < LARGE.length(); i++) {
+            if (LARGE.compareAndSet(i, null, scratch)) {
+                return;
+            }
+        }
+        for (int i = 0; i < LARGE.length(); i++) {
+            Scratch kept = LARGE.get(i);
+            if (kept != null && kept.buffer.capacity() < scratch.buffer.capacity()
+                    && LARGE.compareAndSet(i, kept, scratch)) {
+                return;
+            }
+        }
+    }
+
+    /** Returns a buffer of at least this capacity. */
     static Scratch of(long capacity) {
         if (capacity > Integer.MAX_VALUE - 8) {
             throw new InvalidArgumentException(
                     capacity + " bytes of keys and values in one call: a buffer holds 2,147,483,639");
         }
-        return new Scratch((int) Math.max(SIZE, capacity));
+        if (capacity <= SIZE || capacity > LARGE_MAX) {
+            return new Scratch((int) Math.max(SIZE, capacity));
+        }
+        Scratch kept = takeLarge(capacity);
+        // Powers of two fit later calls too.
+        return kept != null ? kept : new Scratch(Integer.highestOneBit((int) capacity - 1) << 1);
     }
 
     int capacity() {

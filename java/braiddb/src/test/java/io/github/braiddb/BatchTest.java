@@ -7,6 +7,8 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.lang.management.BufferPoolMXBean;
+import java.lang.management.ManagementFactory;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
@@ -64,6 +66,32 @@ class BatchTest {
             assertEquals(3000, tree.count());
             assertEquals(2999, tree.get(bytes("k2999")).length);
         }
+    }
+
+    /** Each batch of megabytes made a buffer, which stayed until the collector found it. */
+    @Test
+    void large_batches_share_buffers() {
+        try (Database database = Database.openInMemory()) {
+            Tree tree = database.tree("a");
+            long before = directBytes();
+            for (int commit = 0; commit < 50; commit++) {
+                try (Batch batch = database.batch()) {
+                    for (int i = 0; i < 40; i++) {
+                        batch.put(tree, bytes("k" + i), new byte[65_536]);
+                    }
+                    batch.commit(Durability.NONE);
+                }
+            }
+            long grown = directBytes() - before;
+            assertTrue(grown < 20 << 20, grown + " bytes");
+        }
+    }
+
+    private static long directBytes() {
+        return ManagementFactory.getPlatformMXBeans(BufferPoolMXBean.class).stream()
+                .filter(pool -> pool.getName().equals("direct"))
+                .mapToLong(BufferPoolMXBean::getTotalCapacity)
+                .sum();
     }
 
     @Test
