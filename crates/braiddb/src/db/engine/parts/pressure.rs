@@ -6,6 +6,9 @@
 //! From 500 on writers get a pace: a minimum time for each byte, in units of the time to flush it.
 //! With two of three frozen memtables, writers are as fast as the flush: it always has work, and
 //! they never wait for it. With three, they are a third as fast.
+//!
+//! Above the unindexed runs of full pressure each 8 more runs halve the pace of writers, and double
+//! their longest sleep. Without this, runs pile up without bound behind a merge that takes long.
 
 use crate::{
     db::engine::stats::Counters,
@@ -26,6 +29,12 @@ const LOOSE_FULL: usize = 32;
 /// Unindexed runs up to which no writer is throttled.
 const LOOSE_FREE: usize = 16;
 
+/// Unindexed runs above [`LOOSE_FULL`] that halve the pace of writers.
+const LOOSE_HALVES: usize = 8;
+
+/// Maximum halvings. A commit then sleeps at most 640 ms: if merges hang, runs still pile up.
+const HALVINGS_MAX: usize = 7;
+
 /// Minimum share of the time for merges. It grows with the unindexed runs, to the whole time at
 /// [`LOOSE_FREE`].
 const MERGING_PER_MILLE_MIN: u64 = 400;
@@ -44,10 +53,11 @@ const SLEEP_NS_MIN: u64 = 200_000;
 /// Time that a slow writer may catch up.
 const CREDIT_NS_MAX: u64 = 1_000_000;
 
+/// Maximum sleep of a commit, up to full pressure.
 const SLEEP_NS_MAX: u64 = 5_000_000;
 
-/// Maximum debt. Without it, later writers would pay for large commits.
-const DEBT_NS_MAX: u64 = 10 * SLEEP_NS_MAX;
+/// Maximum debt, in sleeps of a commit. Without it, later writers would pay for large commits.
+const DEBT_SLEEPS_MAX: u64 = 10;
 
 /// The reason for throttling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +87,8 @@ pub struct Pressure {
     debt_partition: AtomicU64,
     /// Time for each byte, in thousandths of the time to flush it; 0 without pressure.
     pace: AtomicU64,
+    /// Maximum sleep of a commit.
+    sleep_ns_max: AtomicU64,
     /// Nanoseconds to flush a byte, times 1024: a moving average.
     flush_cost: AtomicU64,
     /// Time for the bytes since the last look at the clock.
@@ -95,6 +107,7 @@ impl Default for Pressure {
             debt: AtomicU8::new(MEMTABLES),
             debt_partition: AtomicU64::new(0),
             pace: AtomicU64::new(0),
+            sleep_ns_max: AtomicU64::new(SLEEP_NS_MAX),
             flush_cost: AtomicU64::new(10 << 10),
             owed_ns: AtomicU64::new(0),
             due_ns: AtomicU64::new(0),
@@ -118,15 +131,16 @@ impl Pressure {
         let merged = state.version.partitions.iter().filter(|p| !given_up(p.id));
         let (loose, partition) = merged.map(|p| (p.loose_weight(), p.id)).max().unwrap_or((0, 0));
         self.loose.store(loose, Ordering::Relaxed);
-        let by_loose = loose.saturating_sub(LOOSE_FREE) * 500 / (LOOSE_FULL - LOOSE_FREE);
-        let by_loose = if by_loose > 0 { (500 + by_loose as u64).min(1000) } else { 0 };
+        let by_loose = debt_of_runs(loose);
         self.dead.store(dead, Ordering::Relaxed);
         let by_dead = dead.saturating_sub(DEAD_FREE) * 500 / (DEAD_MOST - DEAD_FREE);
         let by_dead = if by_dead > 0 { (500 + by_dead).min(1000) } else { 0 };
         let by_merges = by_loose.max(by_dead);
         self.per_mille.store(by_memtables.max(by_merges), Ordering::Relaxed);
         let least = u64::from(self.is_refusing());
-        let (pace_of_memtables, pace_of_merges) = (pace_of_memtables(by_memtables), pace_of_merges(by_merges));
+        let pace_of_memtables = pace_of_memtables(by_memtables);
+        let pace_of_merges = pace_of_merges(by_dead).max(pace_of_runs(loose));
+        self.sleep_ns_max.store(longest_sleep_ns(loose), Ordering::Relaxed);
         let pace = pace_of_memtables.max(pace_of_merges);
         self.debt_partition.store(partition, Ordering::Relaxed);
         let debt = match pace_of_merges > pace_of_memtables {
@@ -199,17 +213,49 @@ impl Pressure {
         }
         let owed = self.owed_ns.swap(0, Ordering::Relaxed);
         let now = runtime.monotonic_ns();
-        let due_after = |due: u64| (due.max(now.saturating_sub(CREDIT_NS_MAX)) + owed).min(now + DEBT_NS_MAX);
+        let sleep_ns_max = self.sleep_ns_max.load(Ordering::Relaxed);
+        let latest = now + DEBT_SLEEPS_MAX * sleep_ns_max;
+        let due_after = |due: u64| (due.max(now.saturating_sub(CREDIT_NS_MAX)) + owed).min(latest);
         let before = self.due_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |due| Some(due_after(due)));
         let early = due_after(before.unwrap_or_else(|due| due)).saturating_sub(now);
         if early < SLEEP_NS_MIN {
             return 0;
         }
-        runtime.sleep_us(early.min(SLEEP_NS_MAX) / 1000);
-        let slept = runtime.monotonic_ns().saturating_sub(now);
+        let wanted = early.min(sleep_ns_max);
+        let (mut left, mut slept) = (wanted, 0);
+        // In pieces: a merge may end meanwhile.
+        while left >= SLEEP_NS_MIN && (slept == 0 || self.pace.load(Ordering::Relaxed) >= pace) {
+            let piece = left.min(SLEEP_NS_MAX);
+            runtime.sleep_us(piece / 1000);
+            slept = runtime.monotonic_ns().saturating_sub(now);
+            left = wanted.saturating_sub(slept).min(left - piece);
+        }
         counters.slowed_ns.fetch_add(slept, Ordering::Relaxed);
         slept
     }
+}
+
+/// [`strain`] up to full pressure.
+const UNSTRAINED: u64 = LOOSE_HALVES as u64;
+
+/// Doubles for each [`LOOSE_HALVES`] unindexed runs above [`LOOSE_FULL`]; linear between them.
+fn strain(loose: usize) -> u64 {
+    let over = loose.saturating_sub(LOOSE_FULL).min(HALVINGS_MAX * LOOSE_HALVES);
+    ((LOOSE_HALVES + over % LOOSE_HALVES) << (over / LOOSE_HALVES)) as u64
+}
+
+fn longest_sleep_ns(loose: usize) -> u64 {
+    SLEEP_NS_MAX * strain(loose) / UNSTRAINED
+}
+
+/// From 0 to 1000.
+fn debt_of_runs(loose: usize) -> u64 {
+    let over = loose.saturating_sub(LOOSE_FREE) * 500 / (LOOSE_FULL - LOOSE_FREE);
+    if over > 0 { (500 + over as u64).min(1000) } else { 0 }
+}
+
+fn pace_of_runs(loose: usize) -> u64 {
+    pace_of_merges(debt_of_runs(loose)) * strain(loose) / UNSTRAINED
 }
 
 /// Half of the flush time above 500, all of it at 667, three times at 1000.

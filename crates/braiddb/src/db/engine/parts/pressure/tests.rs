@@ -1,13 +1,15 @@
 //! Tests of the pace, on a clock that moves only by work and sleep.
 
 use super::*;
-use std::{io, thread::JoinHandle};
+use std::{io, sync::Arc, thread::JoinHandle};
 
 #[derive(Debug, Default)]
 struct Clock {
     now_ns: AtomicU64,
     oversleep_ns: u64,
     longest_sleep_us: AtomicU64,
+    /// From this time on, no debt is left.
+    calms: Option<(Arc<Pressure>, u64)>,
 }
 
 impl Runtime for Clock {
@@ -25,7 +27,11 @@ impl Runtime for Clock {
     }
     fn sleep_us(&self, micros: u64) {
         self.longest_sleep_us.fetch_max(micros, Ordering::Relaxed);
-        self.now_ns.fetch_add(micros * 1000 + self.oversleep_ns, Ordering::Relaxed);
+        let took_ns = micros * 1000 + self.oversleep_ns;
+        let now_ns = self.now_ns.fetch_add(took_ns, Ordering::Relaxed) + took_ns;
+        if let Some((pressure, _)) = self.calms.as_ref().filter(|(_, at_ns)| now_ns >= *at_ns) {
+            pressure.pace.store(0, Ordering::Relaxed);
+        }
     }
     fn process_name(&self) -> String {
         String::new()
@@ -101,5 +107,39 @@ fn what_large_commits_owe_is_soon_forgotten() {
     }
     let took = clock.monotonic_ns() - start;
     let asked = 1000 * 10_000 * 10 / 2;
-    assert!(took <= asked + asked / 10 + DEBT_NS_MAX, "{took} ns, where {asked} were asked for");
+    assert!(took <= asked + asked / 10 + DEBT_SLEEPS_MAX * SLEEP_NS_MAX, "{took} ns, where {asked} were asked for");
+}
+
+/// Runs piled up behind a merge that takes long, at a quarter of the pace of the flush: 155 of them after 40 s.
+#[test]
+fn runs_behind_a_long_merge_stay_few_whatever_the_commits() {
+    assert_eq!([0, 32, 36, 40, 48, 88, 1000].map(strain), [8, 8, 12, 16, 32, 1024, 1024]);
+    assert!((0..100).map(strain).is_sorted());
+    for commit_bytes in [100, 10_000, 250_000] {
+        let (clock, pressure, counters) = (Clock::default(), Pressure::default(), Counters::default());
+        let (mut loose, mut written) = (0, 0);
+        while clock.monotonic_ns() < 10_000_000_000 {
+            // A memtable has 1 MB, and each commit takes as long as its flush.
+            loose = written / 1_000_000;
+            pressure.pace.store(pace_of_runs(loose), Ordering::Relaxed);
+            pressure.sleep_ns_max.store(longest_sleep_ns(loose), Ordering::Relaxed);
+            clock.now_ns.fetch_add(commit_bytes as u64 * 10, Ordering::Relaxed);
+            pressure.slow_down(commit_bytes as u64, &clock, &counters);
+            written += commit_bytes;
+        }
+        assert!((60..=90).contains(&loose), "{loose} runs of commits of {commit_bytes} bytes");
+    }
+}
+
+#[test]
+fn a_long_sleep_ends_with_the_merge() {
+    let (clock, counters) = (Clock::default(), Counters::default());
+    let pressure = Arc::new(Pressure::default());
+    pressure.pace.store(512_000, Ordering::Relaxed);
+    pressure.sleep_ns_max.store(640_000_000, Ordering::Relaxed);
+    let slept = pressure.slow_down(250_000, &clock, &counters);
+    assert_eq!(slept, 640_000_000);
+    let clock = Clock { calms: Some((Arc::clone(&pressure), 40_000_000)), ..Clock::default() };
+    let slept = pressure.slow_down(250_000, &clock, &counters);
+    assert_eq!(slept, 40_000_000);
 }
