@@ -27,6 +27,9 @@ use std::{
     },
 };
 
+#[cfg(test)]
+mod tests;
+
 pub const RESERVE_NAME: &str = "RESERVE";
 
 const HEADER_BLOCK: u64 = 4096;
@@ -65,6 +68,7 @@ pub struct Wanted {
 
 #[derive(Debug)]
 pub struct Reserve {
+    mode: OpenMode,
     vfs: Arc<dyn Vfs>,
     runtime: Arc<dyn Runtime>,
     path: PathBuf,
@@ -105,6 +109,7 @@ impl Reserve {
             }
         };
         Reserve {
+            mode,
             vfs: Arc::clone(vfs),
             runtime: Arc::clone(runtime),
             path,
@@ -120,8 +125,14 @@ impl Reserve {
         self.is_used.load(Ordering::Acquire)
     }
 
+    /// Returns the length and the whole length. A follower reads them from the file, which the owner
+    /// changes.
     pub fn bytes(&self) -> (u64, u64) {
-        let held = self.held.lock();
+        let mut held = self.held.lock();
+        if self.mode == OpenMode::Read {
+            let found = self.vfs.open(&self.path, self.mode).and_then(|file| Held::of(file, &self.path));
+            *held = Held { file: None, ..found.unwrap_or_default() };
+        }
         (held.len, held.whole)
     }
 
