@@ -2,7 +2,7 @@
 
 use super::{
     parts::scrubber::ScrubStats,
-    slow_commits::report::{SlowCommit, SlowCommitTotal},
+    slow_commits::report::{RunningWork, SlowCommit, SlowCommitTotal},
 };
 use crate::{
     base::{ReaderKind, SequenceNumber},
@@ -193,6 +193,8 @@ pub struct Stats {
     pub hash_indexes: u64,
     /// Bytes of hash indexes, part of `memory_bytes`.
     pub hash_index_bytes: u64,
+    /// Flushes and merges that run at present, the oldest first.
+    pub running: Vec<RunningWork>,
     /// Background jobs that failed.
     pub background_errors: u64,
     /// Transactions that failed because of a conflict.

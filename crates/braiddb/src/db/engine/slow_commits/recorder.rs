@@ -171,6 +171,14 @@ impl SlowCommits {
         RunningGuard { slow: self, work }
     }
 
+    /// Returns all running work, the oldest first.
+    pub fn all_running(&self, now_ns: u64) -> Vec<RunningWork> {
+        let mut running = self.running.lock().clone();
+        running.sort_by_key(|running| running.began_ns);
+        let ran_for = |began_ns| Duration::from_nanos(now_ns.saturating_sub(began_ns));
+        running.iter().map(|running| RunningWork { work: running.work, ran_for: ran_for(running.began_ns) }).collect()
+    }
+
     /// Returns the running work that `is_wanted`, the one of `partition` first, then the oldest.
     pub fn running(
         &self,

@@ -172,13 +172,13 @@ impl fmt::Display for BackgroundWork {
     }
 }
 
-/// Background work at the time of a slow commit.
+/// Background work at the time of a slow commit, or of a reading of the statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunningWork {
     /// The work.
     pub work: BackgroundWork,
-    /// For how long it had run when the commit began to wait for it.
+    /// For how long it had run at the reading, or when the commit began to wait for it.
     pub ran_for: Duration,
 }
 

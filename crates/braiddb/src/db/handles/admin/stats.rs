@@ -90,6 +90,7 @@ fn delays(engine: &Engine) -> Stats {
         slowed_us: load(&counters.slowed_ns) / 1000,
         stalls: load(&counters.stalls),
         stall_us_max: load(&counters.stall_ns_max) / 1000,
+        running: engine.commits.slow.all_running(engine.now_ns()),
         slow_commits: engine.commits.slow.commits(),
         slow_commit_totals: engine.commits.slow.totals(),
         pressure_per_mille: engine.maintenance.pressure.per_mille(),

@@ -348,6 +348,8 @@ fn throttled_while_merging(fold_bytes_per_entry: u64) -> (SlowCommit, String) {
     }
     let commits = rig.commits();
     assert!(commits.len() > before, "{}", rig.db.stats().pressure_per_mille);
+    let (work, running) = (commits[before].background.map(|running| running.work), rig.db.stats().running);
+    assert!(running.iter().any(|running| Some(running.work) == work), "{running:?}");
     let created = created.lock().take();
     drop(closed);
     (commits.into_iter().next_back().unwrap(), created.unwrap())
