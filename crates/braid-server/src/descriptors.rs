@@ -19,8 +19,9 @@ fn others(limit: u64) -> u64 {
 /// Zero tables: an unknown number.
 pub fn connections_max(wanted: usize, limit: Option<u64>, tables: usize) -> usize {
     let free = limit.map_or(u64::MAX, |limit| {
-        let half = limit / 2;
-        let tables = if tables == 0 { half } else { half.min(tables as u64) };
+        // At least an eighth is for connections, however many files the tables may take.
+        let most = limit - limit / 8 - others(limit);
+        let tables = if tables == 0 { limit / 2 } else { most.min(tables as u64) };
         limit - tables - others(limit)
     });
     wanted.min(usize::try_from(free).unwrap_or(usize::MAX)).clamp(1, CONNECTIONS_MAX)
@@ -53,7 +54,9 @@ mod tests {
     fn connections_leave_descriptors_to_the_database() {
         assert_eq!(connections_max(1024, Some(256), 128), 96);
         assert_eq!(connections_max(1024, Some(256), 0), 96);
-        assert_eq!(connections_max(1024, Some(256), usize::MAX), 96);
+        // Tables above half of the limit were counted as half.
+        assert_eq!(connections_max(1024, Some(256), 160), 64);
+        assert_eq!(connections_max(1024, Some(256), usize::MAX), 32);
         assert_eq!(connections_max(1024, Some(256), 16), 208);
         assert_eq!(connections_max(1024, Some(4096), 2048), 1024);
         assert_eq!(connections_max(1024, None, 0), 1024);
