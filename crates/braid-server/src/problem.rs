@@ -9,6 +9,9 @@ use hyper::{
 use serde_json::{Value, json};
 use std::{borrow::Cow, fmt};
 
+/// The title of a response to a client that may ask again.
+const BUSY: &str = "Busy";
+
 /// An error response. The detail states the remedy.
 #[derive(Debug)]
 pub struct Problem {
@@ -42,7 +45,7 @@ impl Problem {
     }
 
     pub fn busy(detail: impl Into<Cow<'static, str>>) -> Problem {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Busy", detail)
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, BUSY, detail)
             .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
     }
 
@@ -60,9 +63,10 @@ impl Problem {
     }
 
     /// Returns the title and the detail, if the server or the database failed. A follower that has no
-    /// change stream is no failure.
+    /// change stream is no failure, and neither is a request at a bad time.
     pub fn failure(&self) -> Option<(StatusCode, &'static str, &str)> {
-        let is_failure = self.status.is_server_error() && self.status != StatusCode::NOT_IMPLEMENTED;
+        let is_expected = self.status == StatusCode::NOT_IMPLEMENTED || self.title == BUSY;
+        let is_failure = self.status.is_server_error() && !is_expected;
         is_failure.then_some((self.status, self.title, &self.detail))
     }
 
@@ -107,7 +111,7 @@ impl From<Error> for Problem {
             Error::Closed | Error::Superseded | Error::ReadOnly { .. } => {
                 (StatusCode::SERVICE_UNAVAILABLE, "Database not available")
             }
-            Error::TooBusy { .. } | Error::ExclusiveOpen { .. } => (StatusCode::SERVICE_UNAVAILABLE, "Busy"),
+            Error::TooBusy { .. } | Error::ExclusiveOpen { .. } => (StatusCode::SERVICE_UNAVAILABLE, BUSY),
             Error::Corruption(_) => (StatusCode::INTERNAL_SERVER_ERROR, "Database damaged"),
             error if error.is_commit_unknown() => (StatusCode::INTERNAL_SERVER_ERROR, "Outcome unknown"),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "Internal error"),
@@ -125,5 +129,25 @@ impl From<Error> for Problem {
             return problem.with_header(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         problem
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A busy server is no failure: its message hid the last failure for a minute.
+    #[test]
+    fn busy_is_no_failure_and_a_database_without_service_is() {
+        assert!(Problem::busy("too many streams").failure().is_none());
+        assert!(
+            Problem::from(Error::ExclusiveOpen { begun_by: String::new(), age: std::time::Duration::ZERO })
+                .failure()
+                .is_none()
+        );
+        assert!(Problem::new(StatusCode::NOT_IMPLEMENTED, "Not implemented", "").failure().is_none());
+        assert!(Problem::not_found("").failure().is_none());
+        let (status, title, _) = Problem::from(Error::Closed).failure().map(|(s, t, d)| (s, t, d.to_owned())).unwrap();
+        assert_eq!((status, title), (StatusCode::SERVICE_UNAVAILABLE, "Database not available"));
     }
 }
