@@ -261,6 +261,8 @@ class Checks:
             requests = watched.open().locator("figure", has_text="Requests").first
             expect(requests.locator(".now")).to_have_text(re.compile(r"^102(\.0)?/s$"))
             expect(requests.locator(".legend")).to_contain_text("writes 100/s")
+            # Its range was that of single lines.
+            expect(requests.locator(".unseen")).to_have_text(re.compile(r"^Requests: 102(\.0)?/s now, 10[12].* to 10[23]"))
 
     def scene_merging(self):
         """Merges look blocks up. The page called that reading, after the open of a database that nobody read."""
@@ -274,6 +276,24 @@ class Checks:
 
             self.change_stats(watched.page, change)
             expect(watched.open().get_by_role("heading", level=1)).to_have_text("Healthy, merging.")
+
+    def scene_long_merge(self):
+        """A merge that still runs is not counted yet. The page called its lookups of blocks reading."""
+        with self.music("long-merge") as server, self.browse(server) as watched:
+            running = [{"work": "flush", "ran_for_us": 7}, {"work": "split of partition 3", "ran_for_us": 9_000_000}]
+
+            def change(stats):
+                names, rows = stats["samples"]["names"], stats["samples"]["rows"]
+                for row in rows:
+                    row[names.index("last_sequence")] = row[names.index("reads")] = row[names.index("merges")] = 7
+                    row[names.index("cache_hits")] = row[0] // 10_000
+                stats["running"] = running
+
+            self.change_stats(watched.page, change)
+            heading = watched.open().get_by_role("heading", level=1)
+            expect(heading).to_have_text("Healthy, merging.")
+            running.pop()
+            expect(heading).to_have_text("Healthy, reading.")
 
     def scene_readers(self):
         """A scan that is not continued keeps its snapshot, which pins old versions."""

@@ -117,9 +117,10 @@ class Chart {
     }
     this.shapes.replaceChildren(...shapes);
     this.drawMark();
-    const numbers = all.filter((value) => value !== null);
-    const range = numbers.length ? `${this.show(Math.min(...numbers))} to ${this.show(Math.max(...numbers))}` : "no samples yet";
-    setText(this.summary, `${this.title}: ${this.value.textContent} now, ${range} in the last ten minutes.`);
+    const times = this.drawn[0]?.points.map(([time]) => time) ?? [];
+    const sums = times.map((_, at) => sumOf(this.drawn.map((line) => line.points[at][1]))).filter((sum) => sum !== null);
+    const range = sums.length ? `${this.show(Math.min(...sums))} to ${this.show(Math.max(...sums))}` : "no samples yet";
+    setText(this.summary, `${this.title}: ${this.show(sums.at(-1) ?? null)} now, ${range} in the last ten minutes.`);
   }
 
   /** Shows the values at the mark, or the latest ones. */
@@ -130,8 +131,7 @@ class Chart {
       return points[mark === null ? points.length - 1 : nearest(points.map(([time]) => time), mark)][1];
     };
     const values = this.drawn.map((line) => ({ ...line, value: at(line.points) }));
-    const known = values.filter((line) => line.value !== null);
-    setText(this.value, this.show(known.length ? known.reduce((sum, line) => sum + line.value, 0) : null));
+    setText(this.value, this.show(sumOf(values.map((line) => line.value))));
     if (values.length > 1) {
       this.legend.replaceChildren(...values.map((line) =>
         h("span", {}, h("i", { class: line.colour }), `${line.name} ${this.show(line.value ?? null)}`)));
@@ -145,6 +145,12 @@ class Chart {
     }
     this.node.dataset.time = isMarked ? clock(mark) : "";
   }
+}
+
+/** Returns the sum of the known values; `null` without any. */
+function sumOf(values) {
+  const known = values.filter((value) => value !== null);
+  return known.length ? known.reduce((sum, value) => sum + value, 0) : null;
 }
 
 function stack(areas) {

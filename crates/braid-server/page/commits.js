@@ -10,12 +10,12 @@ const CAUSES = {
   sync: ["plum", "The device took long to sync the log"],
   memory_full: ["ochre", "Memtables were full: commits came faster than flushes"],
   merge: ["teal", "Merges fell behind: too many unindexed runs, or too much garbage"],
-  view_build: ["blue", "Unindexed runs piled up while a view was built"],
+  view_build: ["teal", "Unindexed runs piled up while a view was built"],
   rotation: ["ochre", "The log began a new segment, or a new memtable"],
   full_disk: ["red", "The disk was full"],
   lock: ["ink", "An exclusive transaction, a load, a flush or a close excluded it"],
-  conflict: ["blue", "The reads of its transaction were checked"],
-  write: ["teal", "Its bytes were prepared and written; a busy processor or page cache counts here"],
+  conflict: ["ink", "The reads of its transaction were checked"],
+  write: ["blue", "Its bytes were prepared and written; a busy processor or page cache counts here"],
 };
 
 export function causeName(cause) {

@@ -146,7 +146,8 @@ export function verdict(stats, samples, findings) {
   // Programs that embed the server read without requests.
   const blocks = own > 0 ? 0 : samples.recent("cache_hits", WINDOW_S).change + samples.recent("cache_misses", WINDOW_S).change;
   const isSlow = findings.some((finding) => finding.level === "slow");
-  const isMerging = samples.recent("merges", WINDOW_S).change > 0;
+  // Merges are counted at their ends, and look blocks up.
+  const isMerging = samples.recent("merges", WINDOW_S).change > 0 || (stats.running ?? []).some(({ work }) => work !== "flush");
   const work = commits.change > 0 ? "writing" : isRead ? "reading" : isMerging ? "merging" : blocks > 0 ? "reading" : "idle";
   if (isSlow) return { level: "slow", text: work === "idle" ? "Idle, with remarks." : `Held back while ${work}.` };
   return { level: "good", text: work === "idle" ? "Healthy and idle." : `Healthy, ${work}.` };

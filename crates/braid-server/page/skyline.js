@@ -26,10 +26,9 @@ export function firstKey(partition) {
   return `${name}${key.length ? ` · ${toText(key) ?? `0x${toHex(key.slice(0, 16))}`}` : ""}`;
 }
 
-/** The first partition has no first key: it ends inside of a tree if the next one does not begin with it. */
-function treeOf(partition, next) {
-  if (partition.tree_id !== null) return partition.tree ?? `tree ${partition.tree_id}`;
-  return next && next.key !== "" ? next.tree ?? `tree ${next.tree_id}` : "";
+/** Returns the tree in which a partition begins. The first one has no first key, and begins with the first tree. */
+export function treeOf(partition) {
+  return partition.tree ?? (partition.tree_id === null ? "" : `tree ${partition.tree_id}`);
 }
 
 export class Skyline {
@@ -186,7 +185,7 @@ export class Skyline {
       const partition = this.partitions[tower.first];
       const column = at % this.columns;
       if (column === 0) free = 0;
-      const name = treeOf(partition, this.partitions[tower.first + 1]);
+      const name = treeOf(partition);
       if (name === before && column !== 0) return;
       before = name;
       const x = column * this.pitch;

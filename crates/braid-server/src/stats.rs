@@ -11,10 +11,12 @@ use crate::{
     query::Query,
     service::{Answer, Service, typed},
 };
-use braiddb::stats::{PartitionStats, ReaderStats, RunStats, SlowCause, SlowCommit, SlowCommitTotal, Stats, TreeInfo};
+use braiddb::stats::{
+    PartitionStats, ReaderStats, RunStats, RunningWork, SlowCause, SlowCommit, SlowCommitTotal, Stats, TreeInfo,
+};
 use hyper::{StatusCode, http::request::Parts};
 use serde_json::{Value, json};
-use std::{collections::HashMap, time::SystemTime};
+use std::{collections::BTreeMap, time::SystemTime};
 
 /// Maximum bytes of a partition's first key in the answer.
 const KEY_BYTES_MAX: usize = 128;
@@ -31,6 +33,7 @@ pub async fn stats(service: &Service, request: &Parts) -> Answer {
         "server": of_server(service, &reading),
         "engine": of_engine(&reading.stats),
         "partitions": of_sums(&reading),
+        "running": reading.stats.running.iter().map(of_running).collect::<Vec<_>>(),
         "readers": reading.stats.overstaying.iter().map(of_reader).collect::<Vec<_>>(),
         "events": service.journal().map(Journal::entries),
         "damaged_partitions": reading.stats.damaged_partitions,
@@ -186,13 +189,14 @@ fn of_slow_commit(commit: &SlowCommit) -> Value {
         "cause": commit.cause.name(),
         "parts": parts.iter().map(|(part, took)| json!({"name": part.name(), "us": micros(*took)})).collect::<Vec<_>>(),
         "behind": commit.behind.map(SlowCause::name),
-        "background": commit.background.map(|running| json!({
-            "work": running.work.to_string(),
-            "ran_for_us": micros(running.ran_for),
-        })),
+        "background": commit.background.as_ref().map(of_running),
         "records": commit.records,
         "bytes": commit.bytes,
     })
+}
+
+fn of_running(running: &RunningWork) -> Value {
+    json!({"work": running.work.to_string(), "ran_for_us": micros(running.ran_for)})
 }
 
 fn of_total(total: &SlowCommitTotal) -> Value {
@@ -211,18 +215,19 @@ fn of_reader(reader: &ReaderStats) -> Value {
 }
 
 fn of_partitions(partitions: &[PartitionStats], trees: &[TreeInfo]) -> Value {
-    let names: HashMap<u32, &str> = trees.iter().map(|tree| (tree.id, tree.name.as_str())).collect();
+    let names: BTreeMap<u32, &str> = trees.iter().map(|tree| (tree.id, tree.name.as_str())).collect();
     partitions.iter().map(|partition| of_partition(partition, &names)).collect()
 }
 
-/// The first key is an internal key: the tree's id, then the user's key.
-fn of_partition(partition: &PartitionStats, names: &HashMap<u32, &str>) -> Value {
+/// The first key is an internal key: the tree's id, then the user's key. The first partition has none:
+/// it begins with the first tree.
+fn of_partition(partition: &PartitionStats, names: &BTreeMap<u32, &str>) -> Value {
     let first = partition.first_key.split_first_chunk::<TREE_BYTES>();
     let tree = first.map(|(tree, _)| u32::from_be_bytes(*tree));
     let key = first.map_or(&[][..], |(_, key)| &key[..key.len().min(KEY_BYTES_MAX)]);
     json!({
         "tree_id": tree,
-        "tree": tree.and_then(|tree| names.get(&tree)),
+        "tree": tree.map_or_else(|| names.values().next(), |tree| names.get(&tree)),
         "key": json::of_bytes(key),
         "runs": partition.runs.iter().map(of_run).collect::<Vec<_>>(),
         "unindexed": partition.loose.iter().map(of_run).collect::<Vec<_>>(),
