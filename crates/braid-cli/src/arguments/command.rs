@@ -71,7 +71,7 @@ pub enum Command {
     CopyTree(CopyTreeArguments),
     /// Print keys and values in order
     Scan(ScanArguments),
-    /// List the trees
+    /// List the trees, or change the options of one
     Trees(TreesArguments),
     /// Import records from a file, or trees from an export
     Import(ImportArguments),
@@ -128,7 +128,7 @@ pub enum Command {
     Backup(BackupCommand),
     /// Create a database from a backup
     Restore(RestoreArguments),
-    /// Archive the remaining log segments now
+    /// Copy the log segments that a log archive still lacks into it
     Archive(ArchiveArguments),
     /// Create a second database with the current state, sharing files
     Checkpoint(CheckpointArguments),

@@ -19,7 +19,8 @@ pub enum DurabilityArgument {
 /// Options to open a database.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OpenArguments {
-    /// Memory for caches and for records not yet in files, such as 64M or 1G; from 64K to 67108863G
+    /// Memory for caches and for records not yet in files, such as 64M or 1G; at least 64K [default:
+    /// 256M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<u64>,
 }
