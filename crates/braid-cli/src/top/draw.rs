@@ -1,7 +1,7 @@
 //! Draws a frame on a terminal of any size.
 //!
 //! The sections fill one column, or two from [`WIDE`] columns on. Lines that do not fit are reached
-//! by scrolling.
+//! by scrolling. Alarms are wrapped, and have the whole width unless they need half of the height.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use ratatui::{
 
 use super::{
     frame::Frame,
-    sections::{Section, headline, sections},
+    sections::{ALARMS, Line, Section, headline, sections},
 };
 
 /// Width in columns from which the sections stand in two columns.
@@ -51,8 +51,20 @@ pub fn draw(screen: &Screen, to: &mut ratatui::Frame<'_>) {
     let newest = screen.history.len().saturating_sub(usize::from(history.width));
     let shown: Vec<u64> = screen.history.iter().skip(newest).copied().collect();
     to.render_widget(Sparkline::default().data(&shown).style(Style::new().fg(Color::Cyan)), history);
-    let sections = sections(frame);
-    let columns: Vec<Vec<Drawn<'_>>> = if area.width >= WIDE { halves(&sections) } else { vec![lines_of(&sections)] };
+    let (alarms, mut sections): (Vec<Section>, Vec<Section>) =
+        sections(frame).into_iter().partition(|section| section.title == ALARMS);
+    let is_wide = area.width >= WIDE;
+    let wide_alarms: Vec<Section> = alarms.iter().map(|section| wrapped(section, area.width)).collect();
+    let mut pinned = lines_of(&wide_alarms);
+    if pinned.len() > usize::from(body.height / 2) {
+        let width = if is_wide { area.width / 2 } else { area.width };
+        sections.splice(..0, alarms.iter().map(|section| wrapped(section, width)));
+        pinned.clear();
+    }
+    let pinned_lines = u16::try_from(pinned.len()).unwrap_or(0);
+    let [top, body] = Layout::vertical([Constraint::Length(pinned_lines), Constraint::Min(0)]).areas(body);
+    to.render_widget(Paragraph::new(pinned), top);
+    let columns: Vec<Vec<Drawn<'_>>> = if is_wide { halves(&sections) } else { vec![lines_of(&sections)] };
     let areas = Layout::horizontal(columns.iter().map(|_| Constraint::Fill(1))).split(body);
     for (lines, area) in columns.into_iter().zip(areas.iter()) {
         draw_column(lines, screen.scroll, *area, to);
@@ -75,6 +87,25 @@ fn footer(screen: &Screen) -> String {
     }
 }
 
+/// Breaks lines between words. The next lines are indented.
+fn wrapped(section: &Section, width: u16) -> Section {
+    let mut lines: Vec<Line> = Vec::new();
+    for line in &section.lines {
+        let mut text = String::new();
+        for word in line.text.split(' ') {
+            if !text.trim().is_empty() && text.chars().count() + word.chars().count() >= usize::from(width) {
+                lines.push(Line { text: std::mem::replace(&mut text, " ".to_owned()), is_alarm: line.is_alarm });
+            }
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(word);
+        }
+        lines.push(Line { text, is_alarm: line.is_alarm });
+    }
+    Section { title: section.title, lines }
+}
+
 fn lines_of(sections: &[Section]) -> Vec<Drawn<'static>> {
     sections.iter().flat_map(section_lines).collect()
 }
@@ -94,7 +125,7 @@ fn halves(sections: &[Section]) -> Vec<Vec<Drawn<'static>>> {
 
 fn section_lines(section: &Section) -> Vec<Drawn<'static>> {
     let title = Drawn::styled(section.title, Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED));
-    let line = |line: &super::sections::Line| match line.is_alarm {
+    let line = |line: &Line| match line.is_alarm {
         true => Drawn::styled(line.text.clone(), Style::new().fg(Color::Red)),
         false => Drawn::raw(line.text.clone()),
     };

@@ -10,6 +10,9 @@ use crate::notation::{show_bytes, show_count, show_counted, show_name, show_rate
 pub const NOT_KNOWN: [&str; 7] =
     ["gets and puts", "latencies", "memory", "background work", "throttling", "readers", "slow commits"];
 
+/// Title of the alarms.
+pub const ALARMS: &str = "Alarms";
+
 #[derive(Debug)]
 pub struct Section {
     pub title: &'static str,
@@ -40,7 +43,7 @@ pub fn sections(frame: &Frame) -> Vec<Section> {
             found.push(Section { title, lines });
         }
     };
-    add("Alarms", frame.now.alarms.iter().map(|text| alarm(text.clone())).collect());
+    add(ALARMS, frame.now.alarms.iter().map(|text| alarm(text.clone())).collect());
     add("Rates", rates(frame));
     if let Some(inside) = &frame.now.inside {
         add("Background work", background(frame, inside));

@@ -189,6 +189,25 @@ fn wide_screen_shows_all_sections_in_two_columns() {
     }
 }
 
+/// The screen cut alarms at the end of the first column, before their reason.
+#[test]
+fn alarms_are_wrapped_to_the_width_of_the_screen() {
+    let detail = "the disk that holds /var/lib/databases/music.db is full: free some space";
+    let mut now = stats(3);
+    now["server"]["last_failure"] = json!({"time_us": 2_000_000, "status": 507, "detail": detail});
+    let frame = Frame::new("t", &reading(&stats(1), &Value::Null), reading(&now, &Value::Null));
+    let screen = Screen { frame: Some(frame), ..Screen::default() };
+    assert_eq!(drawn(&screen, 120, 40)[5], format!("a request failed 1.0 s ago: {detail}"));
+    let lines = drawn(&screen, 50, 40);
+    let [first, second] =
+        ["a request failed 1.0 s ago: the disk that holds", "  /var/lib/databases/music.db is full: free some"];
+    assert_eq!(lines[4..8], ["Alarms", first, second, "  space"]);
+    assert_eq!(lines[8], "Rates");
+    // They take more than half of a small screen, and scroll.
+    let lines = drawn(&Screen { scroll: 4, ..screen }, 30, 10);
+    assert_eq!(lines[1..3], ["  is full: free some space", "Rates"]);
+}
+
 #[test]
 fn small_screen_shows_the_first_lines_and_scrolls_to_the_last() {
     let mut screen = Screen { frame: Some(frame()), ..Screen::default() };
