@@ -27,6 +27,7 @@ Exit codes:
   3  a file of the database is damaged
   4  system error: input or output failed, disk full, or the database is open elsewhere
   5  the input of an import is not usable
+  129       the terminal of `braid top` was closed
   130, 143  interrupted by Ctrl-C or SIGTERM";
 
 #[derive(Debug)]

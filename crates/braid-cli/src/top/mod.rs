@@ -14,6 +14,8 @@ mod run;
 mod screen;
 mod sections;
 mod server;
+#[cfg(unix)]
+mod terminal;
 #[cfg(test)]
 mod tests;
 mod tls;

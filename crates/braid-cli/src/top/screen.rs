@@ -34,6 +34,8 @@ pub fn run(title: &str, source: Source, interval: Duration) -> Result<u8> {
     let (send, readings) = sync_channel(0);
     thread::Builder::new().name("readings".to_owned()).spawn(move || read_on(&source, interval, &send))?;
     let mut terminal = ratatui::try_init().context("cannot use the terminal")?;
+    #[cfg(unix)]
+    super::terminal::watch(Arc::clone(&ended)).context("cannot watch the terminal")?;
     let mut view = View { title: title.to_owned(), before: None, screen: Screen::default() };
     let done = view.show(&mut terminal, &readings, &ended);
     ratatui::restore();

@@ -148,3 +148,54 @@ fn top_of_a_server_shows_rates_latencies_and_memory() {
     }
     assert!(place.fails(2, &format!("top {url} --once --token another-token-of-16")).contains("refuses the token"));
 }
+
+/// A terminal that is closed sends no SIGHUP to a process that ignores it, and none to this one, which
+/// it does not control. crossterm's poll then never returned, and `top` used a processor until a kill.
+#[cfg(target_os = "linux")]
+#[test]
+fn top_ends_when_its_terminal_is_gone() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use std::{
+        fs::File,
+        time::{Duration, Instant},
+    };
+    let place = Workplace::with_database();
+    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&controller).unwrap();
+    unlockpt(&controller).unwrap();
+    let name = ptsname(&controller, Vec::new()).unwrap();
+    let mut open = File::options();
+    let terminal = open.read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    rustix::termios::tcsetwinsize(
+        &terminal,
+        rustix::termios::Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 },
+    )
+    .unwrap();
+    let mut top = Command::new(BRAID);
+    top.args(["top", "db", "--interval", "0.05"]).current_dir(place.path("")).env("TERM", "xterm");
+    for set in [Command::stdin, Command::stdout, Command::stderr] {
+        set(&mut top, terminal.try_clone().unwrap());
+    }
+    let mut top = common::spawn(&mut top);
+    drop(terminal);
+    let (mut controller, mut shown) = (File::from(controller), Vec::new());
+    while !shown.windows(5).any(|part| part == b"Rates") {
+        let mut bytes = [0; 4096];
+        let count = controller.read(&mut bytes).unwrap();
+        shown.extend_from_slice(&bytes[..count]);
+    }
+    drop(controller);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let status = loop {
+        if let Some(status) = top.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() > deadline {
+            top.kill().unwrap();
+            top.wait().unwrap();
+            panic!("it goes on without a terminal");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(status.code(), Some(128 + 1));
+}
