@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs crates/braiddb-object-store/tests/s3.rs against S3 servers of others: moto, from a temporary
 # Python environment, and versitygw, built by Go if there is one. The tests put a proxy between that
-# fails requests.
+# fails requests. `braid backup` and `braid restore` then use the same servers.
 #
 #   scripts/check-object-store.sh [moto] [versitygw]
 #
@@ -35,6 +35,29 @@ if ! python3 -m venv "$work/venv" || ! "$work/venv/bin/pip" install --quiet --di
     exit 3
 fi
 cargo test --quiet --locked --package braiddb-object-store --features s3 --test s3 --no-run
+# In a folder of its own: other stages build the command without the feature.
+target=$(cargo metadata --format-version 1 --no-deps | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)
+cargo build --quiet --locked --package braid-cli --features s3
+cp "$target/debug/braid" "$work/braid"
+
+# Backs a database up with the command, and restores it.
+check_command() {
+    local place=s3://braiddb/command/music braid=$work/braid expected
+    rm -rf "$work/db" "$work/restored"
+    "$braid" put --create "$work/db" albums first one
+    "$braid" backup create "$work/db" "$place"
+    "$braid" put "$work/db" albums second two
+    "$braid" backup create "$work/db" "$place" --keep 1
+    [[ $("$braid" backup list "$place" | cut -f1) == 2 ]] || { echo "the list has other backups than 2" >&2; exit 1; }
+    "$braid" backup verify "$place"
+    "$braid" restore "$place" "$work/restored"
+    expected=$("$braid" scan "$work/db" albums)
+    [[ $("$braid" scan "$work/restored" albums) == "$expected" ]] || { echo "restored other records" >&2; exit 1; }
+    "$braid" backup delete "$place" 2
+    # Without backups.
+    if "$braid" backup list "$place" 2>/dev/null; then exit 1; fi
+    if "$braid" restore "$place-absent" "$work/absent" 2>/dev/null || [[ -e $work/absent ]]; then exit 1; fi
+}
 
 free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
@@ -58,6 +81,7 @@ PYTHON
     echo "object store: $name"
     BRAIDDB_S3_ENDPOINT=http://127.0.0.1:$port \
         cargo test --quiet --locked --package braiddb-object-store --features s3 --test s3
+    AWS_ENDPOINT_URL=http://127.0.0.1:$port check_command
     kill "$server"
     wait "$server" 2>/dev/null || true
     server=

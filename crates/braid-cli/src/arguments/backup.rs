@@ -37,7 +37,8 @@ pub struct RetentionArguments {
 pub struct CreateBackupArguments {
     /// The database
     pub db: PathBuf,
-    /// The directory for the backups; created if missing, but its parent must exist
+    /// The directory for the backups; created if missing, but its parent must exist. With the feature
+    /// s3 also s3://BUCKET/PREFIX
     pub target: PathBuf,
     /// Copy all files, also those that an earlier backup has
     #[arg(long)]
@@ -54,7 +55,7 @@ pub struct CreateBackupArguments {
 /// `braid backup list`
 #[derive(Debug, Args)]
 pub struct ListBackupsArguments {
-    /// The directory with the backups
+    /// The directory with the backups, or s3://BUCKET/PREFIX
     pub target: PathBuf,
     /// Print JSON lines
     #[arg(long)]
@@ -64,7 +65,7 @@ pub struct ListBackupsArguments {
 /// `braid backup verify`
 #[derive(Debug, Args)]
 pub struct VerifyBackupsArguments {
-    /// The directory with the backups
+    /// The directory with the backups, or s3://BUCKET/PREFIX
     pub target: PathBuf,
     /// The number of the backup [default: all]
     #[arg(long, value_name = "N")]
@@ -77,7 +78,7 @@ pub struct VerifyBackupsArguments {
 /// `braid backup delete`
 #[derive(Debug, Args)]
 pub struct DeleteBackupArguments {
-    /// The directory with the backups
+    /// The directory with the backups, or s3://BUCKET/PREFIX
     pub target: PathBuf,
     /// The numbers of the backups
     #[arg(required = true, value_name = "BACKUP")]
@@ -90,7 +91,7 @@ pub struct DeleteBackupArguments {
 /// `braid backup prune`
 #[derive(Debug, Args)]
 pub struct PruneBackupsArguments {
-    /// The directory with the backups
+    /// The directory with the backups, or s3://BUCKET/PREFIX
     pub target: PathBuf,
     /// Print the numbers of the deleted backups as JSON
     #[arg(long)]
@@ -102,7 +103,7 @@ pub struct PruneBackupsArguments {
 /// `braid restore`
 #[derive(Debug, Args)]
 pub struct RestoreArguments {
-    /// The directory with the backups
+    /// The directory with the backups, or s3://BUCKET/PREFIX
     pub target: PathBuf,
     /// The directory of the new database; must be new or empty
     pub db: PathBuf,

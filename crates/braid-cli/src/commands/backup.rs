@@ -1,10 +1,8 @@
 //! `braid backup`, `braid restore`, `braid checkpoint`.
 
 use std::{
-    fs,
     io::{self, BufWriter, Write},
     path::Path,
-    sync::Arc,
     thread,
     time::Duration,
 };
@@ -12,15 +10,16 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 use braiddb::{
     Builder, Compression, Db,
-    backup::{
-        ArchiveGap, BackupInfo, BackupOptions, BackupTarget as _, Backups, DirectoryTarget, RestorePoint, Retention,
-    },
+    backup::{ArchiveGap, BackupInfo, BackupOptions, BackupTarget, Backups, RestorePoint, Retention},
     dump::{DumpOptions, LoadOptions},
-    platform::{Runtime, SystemRuntime, SystemVfs, UNIX_EPOCH},
+    platform::{Runtime, SystemRuntime, UNIX_EPOCH},
 };
 use serde_json::json;
 
-use super::open::{builder, open_archiving, open_for_reading, open_for_writing, remove_unfinished};
+use super::{
+    backup_target::{check_new, check_source, existing, making},
+    open::{builder, open_archiving, open_for_reading, open_for_writing, remove_unfinished},
+};
 use crate::{
     arguments::{
         ArchiveArguments, BackupCommand, CheckpointArguments, CreateBackupArguments, DeleteBackupArguments,
@@ -44,32 +43,9 @@ pub fn backup(command: &BackupCommand) -> Result<u8> {
             if arguments.retention.keep.is_none() && arguments.retention.keep_for.is_none() {
                 return Err(usage("no retention rule is given: add --keep N, --keep-for DAYS, or both"));
             }
-            report_deleted(&prune(&target, None, &arguments.retention)?, arguments.json)
+            report_deleted(&prune(&*target, None, &arguments.retention)?, arguments.json)
         }
     }
-}
-
-fn existing(target: &Path) -> Result<DirectoryTarget> {
-    let shown = target.display();
-    match fs::metadata(target) {
-        Ok(metadata) if !metadata.is_dir() => {
-            return Err(usage(format!("{shown} is not a directory: give the directory with the backups")));
-        }
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Err(failure(
-                NOT_FOUND,
-                format!("there is no directory {shown}: give the directory with the backups"),
-            ));
-        }
-        _ => {}
-    }
-    let opened = DirectoryTarget::existing_in(Arc::new(SystemVfs::new()), target)?;
-    let is_description = |name: &str| name.strip_suffix(".backup").is_some_and(|number| number.parse::<u64>().is_ok());
-    if !opened.list()?.iter().any(|object| is_description(&object.name)) {
-        let advice = "create one with `braid backup create DB DIRECTORY`";
-        return Err(failure(NOT_FOUND, format!("there is no backup in {shown}; {advice}")));
-    }
-    Ok(opened)
 }
 
 fn advise_if_open(opened: Result<Db>, advice: &str) -> Result<Db> {
@@ -82,22 +58,20 @@ fn advise_if_open(opened: Result<Db>, advice: &str) -> Result<Db> {
 }
 
 fn create(arguments: &CreateBackupArguments) -> Result<u8> {
-    check_apart(&arguments.db, &arguments.target, "the backups")?;
-    check_parent(&arguments.target)?;
+    check_new(&arguments.db, &arguments.target)?;
     let advice = "let that program make the backup (`Db::backup`), or write all records with `braid dump`";
     let db = advise_if_open(open_for_writing(&arguments.db, &arguments.open), advice)?;
     interrupt::begin(Pace::AtOnce, |_| {
         "the backup is not finished; earlier backups are unchanged, and the next `backup create` removes the partial one"
             .to_owned()
     });
-    let (target, info) = making_directory(&arguments.target, || {
-        let target = DirectoryTarget::open(&arguments.target)?;
-        let info = db.backup_with(&target, BackupOptions::new().full(arguments.full))?;
+    let (target, info) = making(&arguments.target, |target| {
+        let info = db.backup_with(&*target, BackupOptions::new().full(arguments.full))?;
         Ok((target, info))
     })?;
     db.close()?;
     // Prune before the report: its reader may be gone.
-    let pruned = prune(&target, Some(info.incarnation), &arguments.retention);
+    let pruned = prune(&*target, Some(info.incarnation), &arguments.retention);
     if arguments.json {
         let mut report = json_of(&info);
         if arguments.retention.keep.is_some() || arguments.retention.keep_for.is_some() {
@@ -119,7 +93,7 @@ fn create(arguments: &CreateBackupArguments) -> Result<u8> {
     pruned.map(|_| OK)
 }
 
-fn prune(target: &DirectoryTarget, of: Option<u64>, retention: &RetentionArguments) -> Result<Vec<u64>> {
+fn prune(target: &dyn BackupTarget, of: Option<u64>, retention: &RetentionArguments) -> Result<Vec<u64>> {
     if retention.keep.is_none() && retention.keep_for.is_none() {
         return Ok(Vec::new());
     }
@@ -165,7 +139,7 @@ fn json_of(info: &BackupInfo) -> serde_json::Value {
 fn list(arguments: &ListBackupsArguments) -> Result<u8> {
     let target = existing(&arguments.target)?;
     let mut out = Stdout::new();
-    let backups = Backups::new(&target).list()?;
+    let backups = Backups::new(&*target).list()?;
     let is_mixed = backups.iter().any(|info| info.incarnation != backups[0].incarnation);
     for info in &backups {
         if arguments.json {
@@ -190,7 +164,7 @@ fn list(arguments: &ListBackupsArguments) -> Result<u8> {
 
 fn verify(arguments: &VerifyBackupsArguments) -> Result<u8> {
     let target = existing(&arguments.target)?;
-    let report = Backups::new(&target).verify(arguments.backup)?;
+    let report = Backups::new(&*target).verify(arguments.backup)?;
     let mut out = Stdout::new();
     if arguments.json {
         let (files, bytes, problems) = (report.files, report.bytes, &report.problems);
@@ -216,13 +190,13 @@ fn verify(arguments: &VerifyBackupsArguments) -> Result<u8> {
 fn delete(arguments: &DeleteBackupArguments) -> Result<u8> {
     let target = existing(&arguments.target)?;
     for id in &arguments.backups {
-        Backups::new(&target).delete(*id)?;
+        Backups::new(&*target).delete(*id)?;
     }
     if arguments.json { report_deleted(&arguments.backups, true) } else { Ok(OK) }
 }
 
 pub fn restore(arguments: &RestoreArguments) -> Result<u8> {
-    check_separate(&arguments.target, &arguments.db)?;
+    check_source(&arguments.target, &arguments.db)?;
     if let Some(archive) = &arguments.archive {
         check_separate(archive, &arguments.db)?;
     }
@@ -235,9 +209,9 @@ pub fn restore(arguments: &RestoreArguments) -> Result<u8> {
     let restored = making_directory(&arguments.db, || {
         Ok(match (&arguments.archive, &arguments.to) {
             (Some(archive), Some(to)) => {
-                Builder::new().restore_to(&target, archive, parse_point(to)?, &arguments.db)?
+                Builder::new().restore_to(&*target, archive, parse_point(to)?, &arguments.db)?
             }
-            _ => Builder::new().restore(&target, arguments.backup, &arguments.db)?,
+            _ => Builder::new().restore(&*target, arguments.backup, &arguments.db)?,
         })
     })?;
     if arguments.json {
@@ -296,13 +270,13 @@ pub fn archive(arguments: &ArchiveArguments) -> Result<u8> {
         Ok((sequence, gaps, life))
     })?;
     let backed_up = match &arguments.backups {
-        Some(backups) => newest_of(&existing(backups)?, life)?,
+        Some(backups) => newest_of(&*existing(backups)?, life)?,
         None => None,
     };
     report_archived(arguments, sequence, &gaps, backed_up)
 }
 
-fn newest_of(target: &DirectoryTarget, incarnation: u64) -> Result<Option<u64>> {
+fn newest_of(target: &dyn BackupTarget, incarnation: u64) -> Result<Option<u64>> {
     let backups = Backups::new(target).list()?;
     Ok(backups.iter().filter(|info| info.incarnation == incarnation).map(|info| info.sequence).max())
 }

@@ -1,6 +1,7 @@
 //! The commands: each takes its arguments and returns its exit code.
 
 mod backup;
+mod backup_target;
 mod copy_tree;
 mod count;
 mod created;

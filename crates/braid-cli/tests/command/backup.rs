@@ -182,3 +182,23 @@ fn load_and_restore_with_force_replace_unfinished_load() {
         std::fs::remove_dir_all(place.path("new")).unwrap();
     }
 }
+
+#[cfg(not(feature = "s3"))]
+#[test]
+fn url_of_s3_names_the_missing_feature() {
+    let place = workplace();
+    for line in ["backup create db s3://bucket/a", "backup list s3://bucket/a", "restore s3://bucket/a new"] {
+        assert!(place.fails(2, line).contains("feature s3"), "{line}");
+    }
+    assert!(!place.path("s3:").exists() && !place.path("new").exists());
+}
+
+#[cfg(feature = "s3")]
+#[test]
+fn url_of_s3_is_checked() {
+    let place = workplace();
+    for line in ["backup create db s3://", "backup list s3://bucket//a", "restore s3://bucket/../a new"] {
+        assert!(place.fails(2, line).contains("s3://BUCKET/PREFIX"), "{line}");
+    }
+    assert!(!place.path("s3:").exists() && !place.path("new").exists());
+}
