@@ -28,7 +28,7 @@ class Forked(Error, RuntimeError):
 
 
 class Locked(Error):
-    """Another handle or process has the database open."""
+    """Another handle or process has the database or backup in use."""
 
 
 class ReadOnly(Error):

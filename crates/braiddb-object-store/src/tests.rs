@@ -348,6 +348,8 @@ fn lock_excludes_others_until_it_is_dropped_or_expires() {
     for other in [&first, &second] {
         let refused = other.lock().unwrap_err();
         assert!(refused.is_locked() && refused.is_retryable(), "{refused}");
+        // It is no database: its name and owner suffice.
+        assert!(refused.to_string().contains("is in use by"), "{refused}");
     }
     drop(lock);
     let lock = second.lock().unwrap();

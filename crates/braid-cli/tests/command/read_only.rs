@@ -85,7 +85,7 @@ fn database_open_in_other_process_is_readable() {
         assert!(output.status.success(), "{command}: {stderr}");
         assert_eq!(stderr, "", "{command}");
     }
-    assert!(place.fails(4, "put db t k v").contains("is open in"));
+    assert!(place.fails(4, "put db t k v").contains("is in use by"));
     drop(lock);
     let Some(stranger) = Stranger::new(&place) else { return eprintln!("skipped: nobody else can be") };
     fs::set_permissions(place.path("db/LOCK"), fs::Permissions::from_mode(0o000)).unwrap();

@@ -59,9 +59,9 @@ pub enum Error {
     NotFound(String),
     /// A named tree, database or other object exists already.
     AlreadyExists(String),
-    /// Another handle or process has the database open.
+    /// Another handle or process has the database, backup, archive or bucket in use.
     Locked {
-        /// The database directory.
+        /// Its directory or address.
         path: PathBuf,
         /// The owner, as far as known.
         owner: String,

@@ -18,7 +18,7 @@ impl fmt::Display for Error {
             Error::InvalidArgument(text) => write!(f, "invalid argument: {text}"),
             Error::NotFound(text) => write!(f, "{text}"),
             Error::AlreadyExists(text) => write!(f, "{text}"),
-            Error::Locked { path, owner } => { let path = path.display(); write!(f, "the database {path} is open in {owner}; close it there, or open another directory") }
+            Error::Locked { path, owner } => { let path = path.display(); write!(f, "{path} is in use by {owner}; close it there, or use another place") }
             Error::DiskFull { path, reason } => f.write_str(&reason.describe(path)),
             Error::ReadOnly { reason } => write!(f, "the database is read-only ({reason}): to write, close it and open it again for writing"),
             Error::CommitUnknown { reason } => write!(f, "the commit's outcome is unknown until the database is reopened: {reason}"),
