@@ -6,7 +6,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** Runs many calls and prints by how many KiB the process has grown meanwhile. Linux only. */
+/** Makes gets, iterates as many rows, and prints by how many KiB the process has grown. Linux only. */
 final class Leaks {
     private static final int ROWS = 10_000;
     private static final int WARM_UP = 1_000_000;
@@ -52,7 +52,16 @@ final class Leaks {
                     found += snapshot.tree(tree).get(keys[0]).length - 100;
                 }
             }
-            if (i % 10_000 == 0) {
+            if (i % ROWS == 0) {
+                int rows = 0;
+                try (RowIterator all = tree.scan()) {
+                    for (; all.hasNext(); rows++) {
+                        found += all.next().value().length - 100;
+                    }
+                }
+                if (rows != ROWS) {
+                    throw new AssertionError("a scan has " + rows + " rows");
+                }
                 database.openTree("a").first();
                 try {
                     database.openTree("b");
