@@ -83,11 +83,17 @@ fn waits_for_exclusive_transaction_end_at_the_timeout() {
             &|| impatient.begin_exclusive_within(Duration::from_millis(300)).map(drop),
         ];
         for (at, call) in calls.iter().enumerate() {
-            let began = Instant::now();
-            let refused = call().unwrap_err();
-            assert!(matches!(refused, Error::ExclusiveOpen { .. }), "call {at}: {refused}");
             let least = Duration::from_millis(if at == 3 { 150 } else { 500 });
-            assert!((least..Duration::from_secs(8)).contains(&began.elapsed()), "call {at}: {:?}", began.elapsed());
+            let has_reason = (0..3).any(|_| {
+                let began = Instant::now();
+                let refused = call().unwrap_err();
+                assert!((least..Duration::from_secs(8)).contains(&began.elapsed()), "call {at}: {:?}", began.elapsed());
+                // On a busy machine the owner's reply may be late.
+                let is_late = matches!(refused, Error::NoOwner { .. }) || refused.is_outcome_unknown();
+                assert!(is_late || matches!(refused, Error::ExclusiveOpen { .. }), "call {at}: {refused}");
+                !is_late
+            });
+            assert!(has_reason, "call {at}: the owner never replied in time");
         }
         let began = Instant::now();
         impatient.tree(if db.is_owner() { "another" } else { "a third" }).unwrap_err();
