@@ -245,13 +245,13 @@ struct Family {
 impl Family {
     fn spawn(&mut self) {
         self.born += 1;
-        let child = Command::new(std::env::current_exe().unwrap())
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child
             .args(["--exact", "processes::child", "--nocapture"])
             .env(PLACE, &self.place)
             .env(NAME, format!("p{:04}", self.born))
-            .stdout(Stdio::null())
-            .spawn();
-        self.children.push(child.unwrap());
+            .stdout(Stdio::null());
+        self.children.push(start(&mut child));
     }
 
     /// Kills a member, perhaps within an exclusive transaction.
@@ -279,6 +279,21 @@ impl Family {
         child.kill().unwrap();
         child.wait().unwrap();
         true
+    }
+}
+
+/// Starts a process. Wine fails to start one of a few hundred, with this error.
+fn start(command: &mut Command) -> Child {
+    const ERROR_INTERNAL_ERROR: i32 = 1359;
+    const TRIES_MAX: u32 = 3;
+    let mut tries = 1;
+    loop {
+        match command.spawn() {
+            Err(e) if cfg!(windows) && e.raw_os_error() == Some(ERROR_INTERNAL_ERROR) && tries < TRIES_MAX => {
+                tries += 1
+            }
+            started => return started.unwrap(),
+        }
     }
 }
 
