@@ -373,7 +373,10 @@ pub(super) fn take_session(core: &Arc<Core>, deadline: Deadline) -> Result<Lent>
 
 /// Ends the sessions that no call has used for some time.
 pub fn end_idle_sessions(core: &Core) {
-    let now_ns = core.runtime().monotonic_coarse_ns();
+    end_sessions_idle_at(core, core.runtime().monotonic_coarse_ns());
+}
+
+pub(super) fn end_sessions_idle_at(core: &Core, now_ns: u64) {
     let mut pool = core.pool.lock();
     let is_idle = |session: &mut Session| now_ns.saturating_sub(session.used_ns) >= IDLE_NS;
     let idle: Vec<Session> = pool.idle.extract_if(.., is_idle).collect();

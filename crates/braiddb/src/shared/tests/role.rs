@@ -85,7 +85,7 @@ fn open_troubled(runtime: &Arc<Troubled>, timeout: Duration, dir: &Path) -> Resu
 fn open_waits_from_its_recovery_to_its_role() {
     let dir = tempfile::tempdir().unwrap();
     let runtime = Arc::new(Troubled { delay: Duration::from_millis(150), ..Troubled::default() });
-    let db = open_troubled(&runtime, Duration::from_millis(20), dir.path()).unwrap();
+    let db = open_troubled(&runtime, Duration::from_millis(400), dir.path()).unwrap();
     assert!(db.is_owner());
     // The mark ends with the election, not with the owner.
     let began = Instant::now();
