@@ -144,9 +144,8 @@ compare "$work/kinds (1500 3 1 2)"
 kinds=("views in files" "embedded views" "segments that continue another" "stale entries" "loose runs" "key chunks"
     "uncompressed blocks" "blocks of LZ4" "range tombstones in runs" "trees of many values" "blobs read" "streams read" "commits in the log"
     "blobs in the log" "streams in the log" "range deletes in the log" "sealed segments of the log" "entries of runs that expire"
-    "values that have expired" "runs that are given a sequence number" "clean closes in the log" "tags of versions")
-# Processes do not share databases that Windows wrote.
-[[ -n ${WITHOUT_SHARING-} ]] || kinds+=("sessions of sharing processes")
+    "values that have expired" "runs that are given a sequence number" "clean closes in the log" "tags of versions"
+    "sessions of sharing processes")
 [[ ${#zstd[@]} -gt 0 ]] || kinds+=("blocks of Zstandard")
 for kind in "${kinds[@]}"; do
     grep -q "^ *[1-9][0-9]* $kind\$" "$work/all_met" || die "nothing here has $kind"

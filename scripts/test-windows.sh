@@ -128,19 +128,25 @@ tests() {
 readonly shipped=(--package braiddb --package braiddb-typed --package braiddb-sim --package braid-server --package braid-cli)
 
 # Engine tests that depend on the system, except those that compute in memory for minutes.
-readonly smoke_rooms=(platform:: wal:: version:: db:: cache:: dump:: salvage::tests::places)
+readonly smoke_rooms=(platform:: wal:: version:: db:: cache:: dump:: shared:: salvage::tests::places)
 readonly smoke_skips=(wal::tests::damage db::engine::tests::thread_pool db::handles::tests::multi db::read::tests::merge_operands db::maintenance::tests::io_throttle db::handles::tests::transactions db::handles::tests::cursor
     db::maintenance::tests::merging db::maintenance::tests::flush_limits db::read::tests::range_deletes
-    db::maintenance::garbage_limit all_is_as_in_a_model dump::tests::load_of_large_tree)
+    db::maintenance::garbage_limit all_is_as_in_a_model dump::tests::load_of_large_tree
+    shared::tests::owner::commit_that_stalls shared::tests::owner::close_of_owner_ends)
+
+# Processes that share a database: owners killed, and all calls of a member. The other tests wait for
+# timeouts, or write much.
+readonly smoke_shared=(processes:: multi:: calls_of_member transaction_outlives writes_continue member_sees)
 
 smoke() {
     export BRAIDDB_VOLUME=${BRAIDDB_VOLUME:-0.02}
     local skips=("${smoke_skips[@]/#/--skip=}") smoke_tests=() file
     for file in crates/{braiddb,braiddb-sim}/tests/{*.rs,*/main.rs}; do
-        smoke_tests+=("--test=$(basename "${file%/main.rs}" .rs)")
+        [[ $file == */shared/main.rs ]] || smoke_tests+=("--test=$(basename "${file%/main.rs}" .rs)")
     done
-    windows_cargo test "${shipped[@]}" --lib "${smoke_tests[@]}" --no-run
+    windows_cargo test "${shipped[@]}" --lib "${smoke_tests[@]}" --test=shared --no-run
     windows_cargo test "${shipped[@]}" "${smoke_tests[@]}"
+    windows_cargo test "${shipped[@]}" --test=shared -- "${smoke_shared[@]}"
     windows_cargo test "${shipped[@]}" --lib -- "${smoke_rooms[@]}" "${skips[@]}"
 }
 
@@ -154,7 +160,7 @@ files() {
     wrapper braid "$here/$target/$folder/braid.exe"
     wrapper every_kind "$here/$target/$folder/every_kind.exe"
     echo "windows: written there, read here"
-    WITHOUT_SHARING=yes scripts/check_format.sh "$ours/braid" "$here/every_kind"
+    scripts/check_format.sh "$ours/braid" "$here/every_kind"
     echo "windows: written here, read there"
     scripts/check_format.sh "$here/braid" "$ours/every_kind"
 }

@@ -220,8 +220,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         }
         return Ok(live(directory, number as u64, lives[number - 1].parse()?, with_zstd)?);
     }
-    // Only on Unix do processes share databases.
-    for number in usize::from(!cfg!(unix))..=lives.len() {
+    for number in 0..=lives.len() {
         let mut command = Command::new(env::current_exe()?);
         let status = command.args(env::args().skip(1)).env("EVERY_KIND_LIFE", number.to_string()).status()?;
         if !is_killed(status) {

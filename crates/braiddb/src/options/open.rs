@@ -77,7 +77,7 @@ impl Builder {
     /// the same way: see [`SharedDb`].
     ///
     /// Waits at most [`Builder::shared_timeout`]. Fails with [`Error::NoOwner`] if a process has
-    /// the database open in another way, and with [`Error::Unsupported`] on Windows.
+    /// the database open in another way, and with [`Error::Unsupported`] on WebAssembly.
     pub fn open_shared(self, path: impl AsRef<Path>) -> Result<SharedDb> {
         SharedDb::open(self.settings, self.sharing, path.as_ref())
     }

@@ -83,12 +83,12 @@ impl SharedOptions {
 /// Not available: watching, appends to streams, bulk loads, changes of tree options, and dropping
 /// trees. [`Durability::None`] acts as [`Durability::Buffered`]. All processes must
 /// run as the same user, on one machine, with the same version of BraidDB; open the database after
-/// a fork, not before. Works on Unix; on other systems the open fails with
+/// a fork, not before. Works on Unix and Windows; on WebAssembly the open fails with
 /// [`Error::Unsupported`].
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
-/// # if !cfg!(unix) { return Ok(()) }
+/// # if !cfg!(any(unix, windows)) { return Ok(()) }
 /// # let dir = std::env::temp_dir().join(format!("braiddb-doc-shared-{}", std::process::id()));
 /// let db = braiddb::Db::builder().open_shared(&dir)?; // the same in each process
 /// let albums = db.tree("albums")?;
@@ -130,7 +130,7 @@ impl SharedDb {
     /// Opens or creates the database, and waits for the role of this process.
     pub(crate) fn open(settings: Settings, options: SharedOptions, dir: &Path) -> Result<SharedDb> {
         if !HAS_LOCAL_SOCKETS {
-            let detail = "sharing a database among processes is not supported on Windows and WebAssembly yet";
+            let detail = "sharing a database among processes is not supported on WebAssembly";
             return Err(Error::Unsupported { path: dir.to_owned(), detail: detail.to_owned() });
         }
         let durability = logged(settings.durability);

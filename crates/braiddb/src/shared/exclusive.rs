@@ -20,7 +20,7 @@ impl SharedDb {
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
-    /// # if !cfg!(unix) { return Ok(()) }
+    /// # if !cfg!(any(unix, windows)) { return Ok(()) }
     /// # let dir = std::env::temp_dir().join(format!("braiddb-doc-exclusive-{}", std::process::id()));
     /// let db = braiddb::Db::builder().open_shared(&dir)?;
     /// let albums = db.tree("albums")?;

@@ -2,8 +2,8 @@
 //!
 //! The first process to open the database becomes its **owner**: it holds the lock and commits. The
 //! others are **members**: they read the files as followers do, and send their writes to the owner
-//! over a socket in the directory. If the owner ends in any way, a member takes over. There is no
-//! other process.
+//! over a socket in the directory, or on Windows a named pipe. If the owner ends in any way, a member
+//! takes over. There is no other process.
 
 mod batch;
 mod core;

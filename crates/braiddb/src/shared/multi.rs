@@ -17,7 +17,7 @@ use std::{fmt, sync::Arc};
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
-/// # if !cfg!(unix) { return Ok(()) }
+/// # if !cfg!(any(unix, windows)) { return Ok(()) }
 /// # let dir = std::env::temp_dir().join(format!("braiddb-doc-shared-multi-{}", std::process::id()));
 /// let db = braiddb::Db::builder().open_shared(&dir)?;
 /// let (albums, by_artist) = (db.tree("albums")?, db.multi_tree("by artist")?);

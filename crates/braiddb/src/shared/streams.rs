@@ -280,7 +280,7 @@ impl SharedTree {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # if !cfg!(unix) { return Ok(()) }
+    /// # if !cfg!(any(unix, windows)) { return Ok(()) }
     /// # let dir = std::env::temp_dir().join(format!("braiddb-doc-shared-stream-{}", std::process::id()));
     /// use std::io::Write;
     ///

@@ -1,6 +1,6 @@
 //! Tests of databases that processes share, in one program that starts itself as other processes.
 
-#![cfg(unix)]
+#![cfg(any(unix, windows))]
 #![expect(clippy::disallowed_methods, reason = "processes, and journals outside of the database")]
 
 mod exclusive;

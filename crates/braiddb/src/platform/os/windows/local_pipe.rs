@@ -49,8 +49,8 @@ use windows_sys::Win32::{
     },
 };
 
-/// Whether shared databases use them. Not yet: the tests of several processes do not run under Wine.
-pub const HAS_LOCAL_SOCKETS: bool = false;
+/// Whether shared databases use them.
+pub const HAS_LOCAL_SOCKETS: bool = true;
 
 /// Bytes that a pipe keeps in each direction, and the longest write.
 const BUFFER_BYTES: usize = 64 << 10;
