@@ -177,7 +177,7 @@ fn write_to_open_database_exits_4() {
     std::io::Write::write_all(&mut input, format!("{{\"x\":\"{}\"}}\n", "x".repeat(1000)).repeat(3000).as_bytes())
         .unwrap();
     let message = place.fails(4, "put db t k w");
-    assert!(message.contains("open"), "{message}");
+    assert!(message.contains("in use by"), "{message}");
     assert_eq!(place.ok("get db t k"), "v\n");
     drop(input);
     assert!(holder.wait().unwrap().success());
