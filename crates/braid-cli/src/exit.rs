@@ -102,7 +102,8 @@ pub fn refuse_arguments(error: &clap::Error) -> ! {
     std::process::exit(code)
 }
 
-/// Returns the text of a refused command line. The standard library says of a number what it is not.
+/// Returns the text of a refused command line. The standard
+/// library's errors about numbers do not say which input is valid.
 pub fn with_advice(error: &clap::Error) -> String {
     let advice = [
         ("invalid digit found in string", "give a whole number"),

@@ -17,7 +17,7 @@ use super::{
     sections::{ALARMS, Line, Section, headline, sections},
 };
 
-/// Width in columns from which the sections stand in two columns.
+/// Minimum width, in characters, for two columns of sections.
 const WIDE: u16 = 100;
 
 /// Height in lines from which the commits are drawn over time.

@@ -1,5 +1,5 @@
-//! Delays commits by each cause in turn. The clock stands still unless a test advances it, so each
-//! part of a commit has an exact time.
+//! Delays commits by each cause in turn. Only tests advance the clock, so each part of a commit has
+//! an exact time.
 
 #![expect(clippy::disallowed_methods, reason = "tests of threads")]
 

@@ -214,8 +214,8 @@ impl LocalStream {
         Ok(is_over || self.is_shut() || !matches!(self.arrived(), Ok(0)))
     }
 
-    /// Makes reads and writes of this process fail. The peer can still read what was sent; its
-    /// connection ends when the handles of this process are dropped.
+    /// Makes later reads and writes of this process fail. The peer can still read earlier writes. Its
+    /// connection ends when this process drops its handles.
     pub fn shut_down(&self) {
         self.is_shut.store(true, Ordering::Release);
         self.shut.set();
