@@ -209,20 +209,20 @@ fn read_of_member_does_not_wait_for_rejected_commit() {
 #[test]
 fn commit_that_stalls_fails_at_the_timeout() {
     let dir = tempfile::tempdir().unwrap();
-    // A flush takes a second.
+    // A flush takes 2 seconds. Values are too short for blob files, which users write at full speed.
     let limiter = Arc::new(RateLimiter::new(64 << 10));
-    let slow = Settings { memtable_bytes: Some(64 << 10), rate_limiter: Some(limiter), ..on_disk() };
+    let slow = Settings { memtable_bytes: Some(128 << 10), rate_limiter: Some(Arc::clone(&limiter)), ..on_disk() };
     let [owner, member] = [(); 2].map(|()| open_with(&slow, Duration::from_millis(500), dir.path()));
-    for (db, name) in [(&owner, "of owner"), (&member, "of member")] {
-        let (tree, began) = (db.tree(name).unwrap(), Instant::now());
-        let mut n = 0;
+    let trees = [(&owner, "of owner"), (&member, "of member")].map(|(db, name)| (db, db.tree(name).unwrap()));
+    for (db, tree) in &trees {
+        let (began, mut n) = (Instant::now(), 0);
         let stalled = loop {
             assert!(began.elapsed() < Duration::from_secs(20), "no commit has stalled");
             // A slow machine writes single puts no faster than the flush.
             let mut batch = db.batch();
             for _ in 0..16 {
                 n += 1;
-                batch.put(&tree, u32::to_be_bytes(n), noise(n));
+                batch.put(tree, u32::to_be_bytes(n), &noise(n)[..slow.blob_threshold - 1]);
             }
             if let Err(e) = batch.commit() {
                 break e;
@@ -231,6 +231,7 @@ fn commit_that_stalls_fails_at_the_timeout() {
         assert!(matches!(stalled, Error::NoOwner { .. }), "{stalled}");
         assert_eq!(tree.get(u32::to_be_bytes(n)).unwrap(), None, "nothing was written");
     }
+    limiter.set_bytes_per_second(u64::MAX / 2);
 }
 
 /// A request that had waited for its session began after its client had given up.
