@@ -27,7 +27,7 @@ pub enum braid_code {
     BRAID_IO = -5,
     /** The disk is full. The write was not applied; writes resume with space. */
     BRAID_DISK_FULL = -6,
-    /** Another process or handle has the database open. */
+    /** Another handle or process has the database, backup, archive or bucket in use. */
     BRAID_LOCKED = -7,
     /** The database takes no writes. */
     BRAID_READ_ONLY = -8,

@@ -366,7 +366,7 @@ impl Error {
         matches!(self, Error::InvalidArgument(_))
     }
 
-    /// Returns whether another handle or process has the database open.
+    /// Returns whether another handle or process has the database, backup, archive or bucket in use.
     pub fn is_locked(&self) -> bool {
         matches!(self, Error::Locked { .. })
     }
