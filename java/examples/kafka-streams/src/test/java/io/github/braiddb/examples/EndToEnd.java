@@ -71,7 +71,8 @@ final class EndToEnd {
             fill(cluster.addresses(), records, keys);
             System.out.printf("%,d records, %,d keys, %s%n", records, keys, settings);
             for (int round = 1; round <= rounds; round++) {
-                for (String store : List.of("braiddb", "rocksdb")) {
+                boolean isOdd = round % 2 == 1;
+                for (String store : List.of(isOdd ? "braiddb" : "rocksdb", isOdd ? "rocksdb" : "braiddb")) {
                     run(cluster.addresses(), files, store, round, records, settings);
                 }
             }

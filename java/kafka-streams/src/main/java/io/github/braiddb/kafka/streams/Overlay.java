@@ -4,13 +4,18 @@ import java.util.Arrays;
 import java.util.Iterator;
 import java.util.Map;
 import java.util.NoSuchElementException;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentNavigableMap;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BiConsumer;
+import org.apache.kafka.common.utils.Bytes;
 
 /**
- * Uncommitted rows of a store, in the order of unsigned bytes.
+ * Uncommitted rows of a store. Ranges are in the order of unsigned bytes.
+ *
+ * <p>Most stores read and write single rows, so rows are in a hash map. The first range builds an
+ * index in key order, which writes then maintain.
  *
  * <p>One thread at a time writes; any threads read. INVARIANT O1: an iterator returns the rows as of
  * its start. Each write has a number; while an iterator is open, a row keeps the versions that the
@@ -20,13 +25,22 @@ import java.util.function.BiConsumer;
  * use them again.
  */
 final class Overlay {
-    /** Bytes of an entry beside its key and value: map node, cell, version, two array headers. */
-    static final int ENTRY_BYTES = 136;
+    /**
+     * Bytes of an entry beside its key and value: map node and slot, key, cell, version, two array
+     * headers. The index of ranges has 36 more, which do not count.
+     */
+    static final int ENTRY_BYTES = 144;
 
     /** Stands for a deletion: compare it by identity. */
     static final byte[] DELETED = new byte[0];
 
-    private final ConcurrentNavigableMap<byte[], Cell> rows = new ConcurrentSkipListMap<>(Arrays::compareUnsigned);
+    private final ConcurrentHashMap<Bytes, Cell> rows = new ConcurrentHashMap<>();
+
+    /** INVARIANT O2: once this is set, a row is in it or has been in {@code rows} since before. */
+    private volatile ConcurrentNavigableMap<byte[], Cell> index;
+
+    private volatile boolean isIndexComplete;
+    private final Object build = new Object();
     private final AtomicInteger iterators = new AtomicInteger();
     private volatile long writes;
     private volatile long bytes;
@@ -66,9 +80,16 @@ final class Overlay {
         byte[] value = given == null ? null : given.clone();
         long write = writes + 1;
         writes = write;
-        Cell cell = rows.get(key);
+        Cell cell = rows.get(Bytes.wrap(key));
         if (cell == null) {
-            rows.put(key.clone(), new Cell(new Version(value, write, null)));
+            byte[] owned = key.clone();
+            Cell made = new Cell(new Version(value, write, null));
+            rows.put(Bytes.wrap(owned), made);
+            // After `rows`: see O2.
+            ConcurrentNavigableMap<byte[], Cell> ordered = index;
+            if (ordered != null) {
+                ordered.put(owned, made);
+            }
             bytes += ENTRY_BYTES + key.length + length(value);
             entries++;
             puts += value == null ? 0 : 1;
@@ -87,7 +108,7 @@ final class Overlay {
 
     /** Returns a copy of the value of a row: {@link #DELETED} for a deletion, null if the row is not here. */
     byte[] get(byte[] key) {
-        Cell cell = rows.get(key);
+        Cell cell = rows.get(Bytes.wrap(key));
         if (cell == null) {
             return null;
         }
@@ -95,15 +116,32 @@ final class Overlay {
         return value == null ? DELETED : value.clone();
     }
 
-    /** Runs for each row in order, with the arrays of the overlay. */
+    /** Runs for each row, in any order, with the arrays of the overlay. The caller excludes writers. */
     void forEach(BiConsumer<byte[], byte[]> consumer) {
-        for (Map.Entry<byte[], Cell> row : rows.entrySet()) {
-            consumer.accept(row.getKey(), row.getValue().version.value);
+        for (Map.Entry<Bytes, Cell> row : rows.entrySet()) {
+            consumer.accept(row.getKey().get(), row.getValue().version.value);
         }
     }
 
     Rows scan(Range range) {
-        return new Rows(range);
+        return new Rows(index(), range);
+    }
+
+    /** Returns all rows in key order. Takes time for each row once; writers do not wait. */
+    private ConcurrentNavigableMap<byte[], Cell> index() {
+        if (!isIndexComplete) {
+            synchronized (build) {
+                if (!isIndexComplete) {
+                    ConcurrentNavigableMap<byte[], Cell> ordered =
+                            new ConcurrentSkipListMap<>(Arrays::compareUnsigned);
+                    // Before `rows` are read: later writes add to both.
+                    index = ordered;
+                    rows.forEach((key, cell) -> ordered.put(key.get(), cell));
+                    isIndexComplete = true;
+                }
+            }
+        }
+        return index;
     }
 
     /** Rows of a range as of the start. */
@@ -113,10 +151,10 @@ final class Overlay {
         private Entry next;
         private boolean isClosed;
 
-        private Rows(Range range) {
+        private Rows(ConcurrentNavigableMap<byte[], Cell> ordered, Range range) {
             iterators.incrementAndGet();
             seen = writes;
-            cells = range.of(rows).entrySet().iterator();
+            cells = range.of(ordered).entrySet().iterator();
         }
 
         @Override
