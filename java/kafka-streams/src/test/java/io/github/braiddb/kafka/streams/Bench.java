@@ -40,7 +40,7 @@ import org.apache.kafka.streams.state.WindowStoreIterator;
 final class Bench {
     private static final TopicPartition PARTITION = new TopicPartition(TestContext.CHANGELOG, 0);
     private static final int RUNS = 3;
-    private static final int RANGE_ROWS = 100;
+    private static final int[] RANGE_ROWS = {10, 100};
     private static final int COMMIT_ROWS = 10_000;
     private static final Map<String, Object> CONFIGS = Map.of(StreamsConfig.METRICS_RECORDING_LEVEL_CONFIG, "INFO");
     private static final Duration RETENTION = Duration.ofHours(1);
@@ -153,16 +153,18 @@ final class Bench {
                 }
             }
         });
-        int ranges = rows / RANGE_ROWS;
-        time("range of 100 rows", isOurs, ranges, () -> {
-            for (int i = 0; i < ranges; i++) {
-                try (KeyValueIterator<Bytes, byte[]> found = store.range(key(random.nextInt(rows)), null)) {
-                    for (int row = 0; row < RANGE_ROWS && found.hasNext(); row++) {
-                        found.next();
+        for (int length : RANGE_ROWS) {
+            int ranges = rows / length;
+            time("range of " + length + " rows", isOurs, ranges, () -> {
+                for (int i = 0; i < ranges; i++) {
+                    try (KeyValueIterator<Bytes, byte[]> found = store.range(key(random.nextInt(rows)), null)) {
+                        for (int row = 0; row < length && found.hasNext(); row++) {
+                            found.next();
+                        }
                     }
                 }
-            }
-        });
+            });
+        }
         time("row of a full scan", isOurs, rows, () -> {
             try (KeyValueIterator<Bytes, byte[]> found = store.all()) {
                 for (; found.hasNext(); found.next()) {}
