@@ -31,8 +31,10 @@ import org.apache.kafka.streams.kstream.Produced;
 /**
  * Records per second from a topic through a store to another topic, and the memory of the instance,
  * with BraidDB and with Kafka's RocksDB store: a program, not a test, for Linux. Three brokers and the
- * instance share the machine. The stores take turns; each run is a process that reads the whole topic
- * with an empty store.
+ * instance share the machine. Each run is a process that reads the whole topic with an empty store; its
+ * time ends with the close, when all is sent and committed. The stores take turns to go first, so
+ * take an even number of rounds; the warm-up before them does not count. Build the native library for
+ * release: {@code scripts/build-java.sh --kafka-streams}.
  *
  * <p>Arguments: {@code cluster.sh}, an empty folder, then settings: {@code records=}, {@code keys=},
  * {@code rounds=}, and those of Kafka Streams.
@@ -52,7 +54,7 @@ final class EndToEnd {
         }
         long records = 2_000_000;
         int keys = 500_000;
-        int rounds = 3;
+        int rounds = 4;
         List<String> settings = new ArrayList<>();
         for (String argument : List.of(arguments).subList(2, arguments.length)) {
             String[] setting = argument.split("=", 2);
@@ -65,12 +67,16 @@ final class EndToEnd {
         }
         Path files = Path.of(arguments[1]).toAbsolutePath();
         try (Cluster cluster = new Cluster(Path.of(arguments[0]), files.resolve("cluster"), 0, List.of())) {
+            // A process that is stopped leaves none behind.
+            Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+                ProcessHandle.current().children().forEach(ProcessHandle::destroyForcibly);
+            }));
             for (int number = 1; number <= Cluster.COUNT; number++) {
                 cluster.startBroker(number);
             }
             fill(cluster.addresses(), records, keys);
             System.out.printf("%,d records, %,d keys, %s%n", records, keys, settings);
-            for (int round = 1; round <= rounds; round++) {
+            for (int round = 0; round <= rounds; round++) {
                 boolean isOdd = round % 2 == 1;
                 for (String store : List.of(isOdd ? "braiddb" : "rocksdb", isOdd ? "rocksdb" : "braiddb")) {
                     run(cluster.addresses(), files, store, round, records, settings);
@@ -110,6 +116,7 @@ final class EndToEnd {
                 ProcessHandle.current().info().command().orElseThrow(),
                 "-Xms256m",
                 "-Xmx256m",
+                "-XX:+AlwaysPreTouch",
                 "-XX:+UseSerialGC",
                 "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
                 "-cp",
@@ -124,7 +131,8 @@ final class EndToEnd {
         if (store.equals("braiddb")) {
             command.add("dsl.store.suppliers.class=io.github.braiddb.kafka.streams.BraidDslStoreSuppliers");
         }
-        System.out.printf("round %d, %s: ", round, store);
+        System.out.printf(round == 0 ? "warm-up, %2$s: " : "round %1$d, %2$s: ", round, store);
+        Cluster.delete(state);
         int status = new ProcessBuilder(command).inheritIO().start().waitFor();
         if (status != 0) {
             throw new IllegalStateException("the instance failed: " + status);
@@ -139,6 +147,7 @@ final class EndToEnd {
         settings.setProperty("auto.offset.reset", "earliest");
         settings.setProperty("statestore.cache.max.bytes", "0");
         settings.setProperty("num.stream.threads", "2");
+        settings.setProperty("commit.interval.ms", "1000");
         for (String argument : more) {
             String[] setting = argument.split("=", 2);
             settings.setProperty(setting[0], setting[1]);
@@ -162,6 +171,8 @@ final class EndToEnd {
                     }
                 })
                 .to(OUT, Produced.with(Serdes.String(), Serdes.ByteArray()));
+        long anonymous;
+        long mapped;
         try (KafkaStreams streams = new KafkaStreams(builder.build(), settings)) {
             streams.setUncaughtExceptionHandler(e -> {
                 failure.set(e);
@@ -169,19 +180,20 @@ final class EndToEnd {
                 return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
             });
             streams.start();
-            if (!all.await(15, TimeUnit.MINUTES) || failure.get() != null) {
-                throw new IllegalStateException("only " + seen + " records were processed", failure.get());
+            if (!all.await(15, TimeUnit.MINUTES)) {
+                throw new IllegalStateException("only " + seen + " records were processed");
             }
-            double seconds = (System.nanoTime() - firstNs.get()) / 1e9;
-            Duration processor = ProcessHandle.current().info().totalCpuDuration().orElseThrow();
-            System.out.printf(
-                    "%,.0f records/s; %.1f s of processor time; memory %,d MiB at most, now %,d MiB and %,d MiB mapped%n",
-                    records / seconds,
-                    processor.toMillis() / 1e3,
-                    mebibytes("VmHWM:"),
-                    mebibytes("RssAnon:"),
-                    mebibytes("RssFile:"));
+            anonymous = mebibytes("RssAnon:");
+            mapped = mebibytes("RssFile:");
         }
+        if (failure.get() != null) {
+            throw new IllegalStateException("after " + seen + " records", failure.get());
+        }
+        double seconds = (System.nanoTime() - firstNs.get()) / 1e9;
+        Duration processor = ProcessHandle.current().info().totalCpuDuration().orElseThrow();
+        System.out.printf(
+                "%,.0f records/s; %.1f s of processor time; memory %,d MiB at most, %,d MiB and %,d MiB mapped at the end%n",
+                records / seconds, processor.toMillis() / 1e3, mebibytes("VmHWM:"), anonymous, mapped);
     }
 
     /** Returns a line of the process's status. */

@@ -9,7 +9,7 @@ import java.util.concurrent.ConcurrentNavigableMap;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BiConsumer;
-import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.common.utils.Utils;
 
 /**
  * Uncommitted rows of a store. Ranges are in the order of unsigned bytes.
@@ -27,16 +27,19 @@ import org.apache.kafka.common.utils.Bytes;
 final class Overlay {
     /**
      * Bytes of an entry beside its key and value: map node and slot, key, cell, version, two array
-     * headers. The index of ranges has 36 more, which do not count.
+     * headers.
      */
     static final int ENTRY_BYTES = 144;
+
+    /** Bytes of an entry in the index. */
+    static final int INDEX_BYTES = 36;
 
     /** Stands for a deletion: compare it by identity. */
     static final byte[] DELETED = new byte[0];
 
-    private final ConcurrentHashMap<Bytes, Cell> rows = new ConcurrentHashMap<>();
+    private final ConcurrentHashMap<Key, Cell> rows = new ConcurrentHashMap<>();
 
-    /** INVARIANT O2: once this is set, a row is in it or has been in {@code rows} since before. */
+    /** INVARIANT O2: a put that finds this set adds its row here; rows of all others are in {@code rows} before. */
     private volatile ConcurrentNavigableMap<byte[], Cell> index;
 
     private volatile boolean isIndexComplete;
@@ -50,11 +53,38 @@ final class Overlay {
     /** A version of a row. A null value is a deletion. */
     private record Version(byte[] value, long write, Version earlier) {}
 
+    /** A row. It has no version until it is in all maps, so that gets and ranges see it at once. */
     private static final class Cell {
         private volatile Version version;
+    }
 
-        private Cell(Version version) {
-            this.version = version;
+    /** A key with a hash that suits numbers, too: those of {@code Arrays.hashCode} collide. */
+    private static final class Key implements Comparable<Key> {
+        private final byte[] bytes;
+        private final int hash;
+
+        private Key(byte[] bytes) {
+            this(bytes, Utils.murmur2(bytes));
+        }
+
+        private Key(byte[] bytes, int hash) {
+            this.bytes = bytes;
+            this.hash = hash;
+        }
+
+        @Override
+        public int hashCode() {
+            return hash;
+        }
+
+        @Override
+        public boolean equals(Object other) {
+            return other instanceof Key key && hash == key.hash && Arrays.equals(bytes, key.bytes);
+        }
+
+        @Override
+        public int compareTo(Key other) {
+            return Arrays.compareUnsigned(bytes, other.bytes);
         }
     }
 
@@ -67,7 +97,7 @@ final class Overlay {
 
     /** Returns the memory of the rows; 0 if there are none. */
     long bytes() {
-        return bytes;
+        return index == null ? bytes : bytes + INDEX_BYTES * entries;
     }
 
     /** Returns the rows with a value, minus the deletions. */
@@ -80,16 +110,18 @@ final class Overlay {
         byte[] value = given == null ? null : given.clone();
         long write = writes + 1;
         writes = write;
-        Cell cell = rows.get(Bytes.wrap(key));
+        Key sought = new Key(key);
+        Cell cell = rows.get(sought);
         if (cell == null) {
             byte[] owned = key.clone();
-            Cell made = new Cell(new Version(value, write, null));
-            rows.put(Bytes.wrap(owned), made);
+            Cell made = new Cell();
+            rows.put(new Key(owned, sought.hash), made);
             // After `rows`: see O2.
             ConcurrentNavigableMap<byte[], Cell> ordered = index;
             if (ordered != null) {
                 ordered.put(owned, made);
             }
+            made.version = new Version(value, write, null);
             bytes += ENTRY_BYTES + key.length + length(value);
             entries++;
             puts += value == null ? 0 : 1;
@@ -108,18 +140,19 @@ final class Overlay {
 
     /** Returns a copy of the value of a row: {@link #DELETED} for a deletion, null if the row is not here. */
     byte[] get(byte[] key) {
-        Cell cell = rows.get(Bytes.wrap(key));
-        if (cell == null) {
+        Cell cell = rows.get(new Key(key));
+        Version version = cell == null ? null : cell.version;
+        if (version == null) {
             return null;
         }
-        byte[] value = cell.version.value;
+        byte[] value = version.value;
         return value == null ? DELETED : value.clone();
     }
 
     /** Runs for each row, in any order, with the arrays of the overlay. The caller excludes writers. */
     void forEach(BiConsumer<byte[], byte[]> consumer) {
-        for (Map.Entry<Bytes, Cell> row : rows.entrySet()) {
-            consumer.accept(row.getKey().get(), row.getValue().version.value);
+        for (Map.Entry<Key, Cell> row : rows.entrySet()) {
+            consumer.accept(row.getKey().bytes, row.getValue().version.value);
         }
     }
 
@@ -127,7 +160,7 @@ final class Overlay {
         return new Rows(index(), range);
     }
 
-    /** Returns all rows in key order. Takes time for each row once; writers do not wait. */
+    /** Returns all rows in key order. The first call takes time for each row; puts do not wait for it. */
     private ConcurrentNavigableMap<byte[], Cell> index() {
         if (!isIndexComplete) {
             synchronized (build) {
@@ -136,7 +169,7 @@ final class Overlay {
                             new ConcurrentSkipListMap<>(Arrays::compareUnsigned);
                     // Before `rows` are read: later writes add to both.
                     index = ordered;
-                    rows.forEach((key, cell) -> ordered.put(key.get(), cell));
+                    rows.forEach((key, cell) -> ordered.put(key.bytes, cell));
                     isIndexComplete = true;
                 }
             }

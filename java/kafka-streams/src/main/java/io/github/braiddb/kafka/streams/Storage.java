@@ -169,8 +169,9 @@ final class Storage implements AutoCloseable {
             KeyRange keys = range.keys();
             while (true) {
                 Overlay seen = overlay;
-                RowIterator read = range.isEmpty() ? null : rows.scan(keys);
-                Overlay.Rows written = isOverlayRead(isCommitted) ? seen.scan(range) : null;
+                boolean isWritten = !range.isEmpty() && isOverlayRead(isCommitted);
+                Overlay.Rows written = isWritten ? seen.scan(range) : null;
+                RowIterator read = range.isEmpty() ? null : scanCommitted(keys, written);
                 if (seen == overlay) {
                     MergedRows merged = new MergedRows(this, written, read, range.isReverse());
                     iterators.add(merged);
@@ -190,6 +191,17 @@ final class Storage implements AutoCloseable {
             }
         } catch (BraidException e) {
             throw Failures.of(store, e);
+        }
+    }
+
+    private RowIterator scanCommitted(KeyRange keys, Overlay.Rows written) {
+        try {
+            return rows.scan(keys);
+        } catch (RuntimeException e) {
+            if (written != null) {
+                written.close();
+            }
+            throw e;
         }
     }
 
