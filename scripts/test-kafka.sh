@@ -6,7 +6,8 @@
 #   scripts/test-kafka.sh [rounds [kind ...]]
 #
 # A round takes half a minute; without an argument there are two of each of the four kinds, and the
-# two planted faults. Kinds are plain, transactional, checkpoints, standbys and leak.
+# planted faults (leak), one round each. Kinds are plain, transactional, checkpoints, standbys and
+# leak.
 # BRAIDDB_SEED chooses the kills. Needs 3 GiB of memory. Exits with 3 if it cannot run: there is no
 # Maven, no JDK, or no package registry. Runs with the Java of JAVA_HOME, or the one on the PATH.
 set -euo pipefail
@@ -15,11 +16,18 @@ readonly rounds=${1:-2}
 kinds=("${@:2}")
 [[ ${#kinds[@]} -gt 0 ]] || kinds=(plain transactional checkpoints standbys leak)
 for kind in "${kinds[@]}"; do
-    [[ " plain transactional checkpoints standbys leak " == *" $kind "* ]] || {
-        echo "there is no kind $kind; kinds are plain, transactional, checkpoints, standbys and leak" >&2
-        exit 2
-    }
+    case $kind in
+        plain | transactional | checkpoints | standbys | leak) ;;
+        *)
+            echo "there is no kind '$kind'; kinds are plain, transactional, checkpoints, standbys and leak" >&2
+            exit 2
+            ;;
+    esac
 done
+[[ $rounds =~ ^[1-9][0-9]*$ ]] || {
+    echo "the first argument is a number of rounds, not '$rounds'" >&2
+    exit 2
+}
 readonly seed=${BRAIDDB_SEED:-1}
 readonly example=$PWD/java/examples/kafka-streams
 readonly java=${JAVA_HOME:+$JAVA_HOME/bin/}java
