@@ -209,10 +209,10 @@ fn read_of_member_does_not_wait_for_rejected_commit() {
 #[test]
 fn commit_that_stalls_fails_at_the_timeout() {
     let dir = tempfile::tempdir().unwrap();
-    // A flush takes 2 seconds. Values are too short for blob files, which users write at full speed.
+    // A flush takes 4 seconds. Values are too short for blob files, which users write at full speed.
     let limiter = Arc::new(RateLimiter::new(64 << 10));
-    let slow = Settings { memtable_bytes: Some(128 << 10), rate_limiter: Some(Arc::clone(&limiter)), ..on_disk() };
-    let [owner, member] = [(); 2].map(|()| open_with(&slow, Duration::from_millis(500), dir.path()));
+    let slow = Settings { memtable_bytes: Some(256 << 10), rate_limiter: Some(Arc::clone(&limiter)), ..on_disk() };
+    let [owner, member] = [(); 2].map(|()| open_with(&slow, Duration::from_secs(1), dir.path()));
     let trees = [(&owner, "of owner"), (&member, "of member")].map(|(db, name)| (db, db.tree(name).unwrap()));
     for (db, tree) in &trees {
         let (began, mut n) = (Instant::now(), 0);
@@ -228,7 +228,8 @@ fn commit_that_stalls_fails_at_the_timeout() {
                 break e;
             }
         };
-        assert!(matches!(stalled, Error::NoOwner { .. }), "{stalled}");
+        let Error::NoOwner { waited, reason, .. } = &stalled else { panic!("{stalled}") };
+        assert!(reason.contains("there is memory") && *waited < Duration::from_secs(3), "{stalled}");
         assert_eq!(tree.get(u32::to_be_bytes(n)).unwrap(), None, "nothing was written");
     }
     limiter.set_bytes_per_second(u64::MAX / 2);
