@@ -170,8 +170,8 @@ final class Storage implements AutoCloseable {
             while (true) {
                 Overlay seen = overlay;
                 boolean isWritten = !range.isEmpty() && isOverlayRead(isCommitted);
+                RowIterator read = range.isEmpty() ? null : rows.scan(keys);
                 Overlay.Rows written = isWritten ? seen.scan(range) : null;
-                RowIterator read = range.isEmpty() ? null : scanCommitted(keys, written);
                 if (seen == overlay) {
                     MergedRows merged = new MergedRows(this, written, read, range.isReverse());
                     iterators.add(merged);
@@ -191,17 +191,6 @@ final class Storage implements AutoCloseable {
             }
         } catch (BraidException e) {
             throw Failures.of(store, e);
-        }
-    }
-
-    private RowIterator scanCommitted(KeyRange keys, Overlay.Rows written) {
-        try {
-            return rows.scan(keys);
-        } catch (RuntimeException e) {
-            if (written != null) {
-                written.close();
-            }
-            throw e;
         }
     }
 
