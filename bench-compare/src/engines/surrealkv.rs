@@ -2,8 +2,8 @@
 //! durable ones wait for a sync of the log (`Durability::Immediate`).
 
 use super::engine::{Access, Engine, Op, Reader, Rows, Setup, Visit, append_in_batches};
-use crate::data::KEY_LEN;
 use anyhow::Result;
+use std::{mem, rc::Rc};
 use surrealkv::{CompactRangeOptions, Durability, LSMIterator, Mode, Options, Transaction, Tree, TreeBuilder};
 use tokio::runtime::{Builder, Runtime};
 
@@ -72,7 +72,8 @@ impl Engine for Surreal {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(SurrealReader { tree: &self.tree, txn: self.tree.begin_with_mode(Mode::ReadOnly)? }))
+        let txn = Rc::new(self.tree.begin_with_mode(Mode::ReadOnly)?);
+        Ok(Box::new(SurrealReader { tree: &self.tree, kept: None, txn }))
     }
 
     fn flush(&self) -> Result<()> {
@@ -89,12 +90,30 @@ impl Engine for Surreal {
 
 struct SurrealReader<'a> {
     tree: &'a Tree,
-    txn: Transaction,
+    /// An iterator of `txn`, which is dropped after it. A new one for each range would be slower.
+    kept: Option<Box<dyn LSMIterator>>,
+    txn: Rc<Transaction>,
+}
+
+impl SurrealReader<'_> {
+    fn rows(&mut self) -> Result<&mut dyn LSMIterator> {
+        let rows = match self.kept.take() {
+            Some(rows) => rows,
+            None => {
+                let rows: Box<dyn LSMIterator + '_> = Box::new(self.txn.iter()?);
+                // SAFETY: the transaction has its own allocation, is only read, and is neither
+                // replaced nor dropped before the iterator.
+                unsafe { mem::transmute::<Box<dyn LSMIterator + '_>, Box<dyn LSMIterator + 'static>>(rows) }
+            }
+        };
+        Ok(self.kept.insert(rows).as_mut())
+    }
 }
 
 impl Reader for SurrealReader<'_> {
     fn refresh(&mut self) -> Result<()> {
-        self.txn = self.tree.begin_with_mode(Mode::ReadOnly)?;
+        self.kept = None;
+        self.txn = Rc::new(self.tree.begin_with_mode(Mode::ReadOnly)?);
         Ok(())
     }
 
@@ -107,8 +126,8 @@ impl Reader for SurrealReader<'_> {
     }
 
     fn scan(&mut self, from: &[u8], visit: Visit<'_>) -> Result<()> {
-        let mut rows = self.txn.scan(from..)?;
-        let mut is_row = rows.seek_first()?;
+        let rows = self.rows()?;
+        let mut is_row = if from.is_empty() { rows.seek_first()? } else { rows.seek(from)? };
         while is_row && visit(rows.key().user_key(), &rows.value_ref()?) {
             is_row = rows.next()?;
         }
@@ -116,21 +135,10 @@ impl Reader for SurrealReader<'_> {
     }
 
     fn scan_back(&mut self, visit: Visit<'_>) -> Result<()> {
-        let mut rows = self.txn.scan(..)?;
+        let rows = self.rows()?;
         let mut is_row = rows.seek_last()?;
         while is_row && visit(rows.key().user_key(), &rows.value_ref()?) {
             is_row = rows.prev()?;
-        }
-        Ok(())
-    }
-
-    fn scan_prefix(&mut self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
-        // No key is longer.
-        let end = [prefix, &[0xff; KEY_LEN]].concat();
-        let mut rows = self.txn.range(prefix, end.as_slice())?;
-        let mut is_row = rows.seek_first()?;
-        while is_row && rows.key().user_key().starts_with(prefix) && visit(rows.key().user_key(), &rows.value_ref()?) {
-            is_row = rows.next()?;
         }
         Ok(())
     }

@@ -3,9 +3,8 @@
 //! process), durable ones wait for `fsync` (`SyncMode::Full`). `Locked` asks for a retry.
 
 use super::engine::{Access, Engine, Op, Reader, Rows, Setup, Visit, append_in_batches};
-use crate::data::KEY_LEN;
 use anyhow::Result;
-use std::thread;
+use std::{mem, rc::Rc, thread};
 use tidesdb::{ColumnFamily, ColumnFamilyConfig, Config, Error, ErrorCode, LogLevel, SyncMode, TidesDB, Transaction};
 
 const FAMILY: &str = "rows";
@@ -69,7 +68,7 @@ impl Engine for Tides {
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
         let family = self.db.get_column_family(FAMILY)?;
-        Ok(Box::new(TidesReader { txn: self.db.begin_transaction()?, family }))
+        Ok(Box::new(TidesReader { kept: None, txn: Rc::new(self.db.begin_transaction()?), family }))
     }
 
     fn flush(&self) -> Result<()> {
@@ -79,12 +78,29 @@ impl Engine for Tides {
 
 /// Reads committed data, the default: each get and each new iterator sees the latest commit.
 struct TidesReader<'a> {
-    txn: Transaction<'a>,
+    /// An iterator of `txn`, which is dropped after it. A new one for each range would be slower.
+    kept: Option<tidesdb::Iterator<'static>>,
+    txn: Rc<Transaction<'a>>,
     family: ColumnFamily<'a>,
+}
+
+impl TidesReader<'_> {
+    fn rows(&mut self) -> Result<&mut tidesdb::Iterator<'static>> {
+        let rows = match self.kept.take() {
+            Some(rows) => rows,
+            None => {
+                let rows = retried(|| self.txn.new_iterator(&self.family))?;
+                // SAFETY: the transaction has its own allocation and is dropped after the iterator.
+                unsafe { mem::transmute::<tidesdb::Iterator<'_>, tidesdb::Iterator<'static>>(rows) }
+            }
+        };
+        Ok(self.kept.insert(rows))
+    }
 }
 
 impl Reader for TidesReader<'_> {
     fn refresh(&mut self) -> Result<()> {
+        self.kept = None;
         Ok(())
     }
 
@@ -98,28 +114,19 @@ impl Reader for TidesReader<'_> {
     }
 
     fn scan(&mut self, from: &[u8], visit: Visit<'_>) -> Result<()> {
-        let mut rows = retried(|| self.txn.new_iterator(&self.family))?;
+        let rows = self.rows()?;
         if from.is_empty() {
             retried(|| rows.seek_to_first())?;
         } else {
             retried(|| rows.seek(from))?;
         }
-        Ok(show(&mut rows, tidesdb::Iterator::next, visit)?)
+        Ok(show(rows, tidesdb::Iterator::next, visit)?)
     }
 
     fn scan_back(&mut self, visit: Visit<'_>) -> Result<()> {
-        let mut rows = retried(|| self.txn.new_iterator(&self.family))?;
+        let rows = self.rows()?;
         retried(|| rows.seek_to_last())?;
-        Ok(show(&mut rows, tidesdb::Iterator::prev, visit)?)
-    }
-
-    fn scan_prefix(&mut self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
-        // Opens only the files that overlap the range; no key is longer.
-        let upper = [prefix, &[0xff; KEY_LEN]].concat();
-        let mut rows = retried(|| self.txn.new_range_iterator(&self.family, prefix, &upper))?;
-        retried(|| rows.seek(prefix))?;
-        let visit: Visit<'_> = &mut |key, value| key.starts_with(prefix) && visit(key, value);
-        Ok(show(&mut rows, tidesdb::Iterator::next, visit)?)
+        Ok(show(rows, tidesdb::Iterator::prev, visit)?)
     }
 }
 
