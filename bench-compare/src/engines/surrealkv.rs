@@ -35,7 +35,7 @@ impl Surreal {
             .with_max_memtable_size(memtable)
             .with_block_cache_capacity(cache as u64)
             .without_compression()
-            // Its documentation: most of what the sync of a small commit costs.
+            // By its documentation, this saves most of the cost of syncing a small commit.
             .with_wal_preallocation(setup.durable);
         // The tree starts its tasks in the runtime that is entered.
         let guard = runtime.enter();
