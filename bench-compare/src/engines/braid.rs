@@ -127,6 +127,10 @@ impl Engine for Braid {
         Ok(self.db.flush()?)
     }
 
+    fn unindexed_runs_max(&self) -> Option<usize> {
+        self.db.stats().partitions.iter().map(|partition| partition.loose.len()).max()
+    }
+
     fn replayed(&self) -> Option<u64> {
         Some(self.db.stats().recovered_records)
     }

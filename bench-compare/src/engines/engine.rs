@@ -64,6 +64,11 @@ pub trait Engine: Send + Sync {
     /// Flushes buffered writes, if the engine can.
     fn flush(&self) -> Result<()>;
 
+    /// The most sorted runs of a part of the keys that no index over all runs includes.
+    fn unindexed_runs_max(&self) -> Option<usize> {
+        None
+    }
+
     /// Log records replayed at the open.
     fn replayed(&self) -> Option<u64> {
         None

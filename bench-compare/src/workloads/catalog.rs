@@ -1,6 +1,6 @@
 //! The list of workloads.
 
-use super::{Context, Measure, kill, large, load, memory, mixed, queue, read, sync, warm_open, write, ycsb};
+use super::{Context, Measure, kill, large, load, memory, mixed, queue, read, scale, sync, warm_open, write, ycsb};
 use anyhow::{Context as _, Result};
 
 pub struct Workload {
@@ -76,6 +76,12 @@ pub fn all() -> Vec<Workload> {
         workload("cold_read", "random gets, page cache dropped, cache an eighth of the data", read::cold_read),
         workload("open_after_kill", "N/4 buffered commits, kill -9, open, look for each", kill::open_after_kill),
         workload("open_warm", "gets, then seeks, in the first two seconds after an open", warm_open::open_warm),
+        workload(
+            "at_scale",
+            "0.78 N puts of N random keys, 10 a commit; after a rest, gets and seeks",
+            scale::at_scale,
+        )
+        .only(&["braiddb", "rocksdb", "lmdb"]),
         workload("large_values", "puts and gets of 1 MiB", large::large_values),
         workload("db1k", "space of N/2 documents of 1.1 KB once idle", write::kilobyte_documents).row_bytes(550),
         workload("ycsb_a", "zipf: half reads, half updates of 1 KiB rows", ycsb::a).row_bytes(260),

@@ -37,6 +37,8 @@ pub struct Need {
     pub access: Access,
     /// Sizes the budget for writes.
     pub rows: u64,
+    /// Instead of the one for the access.
+    pub budget: Option<u64>,
     pub durable: bool,
     pub data_bytes: u64,
     pub prefix_len: Option<usize>,
@@ -50,16 +52,16 @@ impl Context<'_> {
 
     pub fn need_of_rows(&self, access: Access, rows: u64) -> Need {
         let data_bytes = Values::small().user_bytes(rows);
-        Need { access, rows, durable: false, data_bytes, prefix_len: None, in_memory: false }
+        Need { access, rows, budget: None, durable: false, data_bytes, prefix_len: None, in_memory: false }
     }
 
     pub fn open(&self, need: Need) -> Result<Box<dyn Engine>> {
-        let budget = match need.access {
+        let budget = need.budget.unwrap_or_else(|| match need.access {
             Access::Write => (need.rows * WRITE_BUDGET_PER_ROW).max(BUDGET_MIN),
             Access::Read => 2 * need.data_bytes + (32 << 20),
             Access::Half => (need.data_bytes / 2).max(BUDGET_MIN),
             Access::Cold => (need.data_bytes / 8).max(COLD_BUDGET_MIN),
-        };
+        });
         self.budget.set(self.budget.get().max(budget));
         (self.kind.open)(Setup {
             folder: self.folder,

@@ -10,6 +10,7 @@ mod memory;
 mod mixed;
 mod queue;
 mod read;
+mod scale;
 mod sync;
 #[cfg(test)]
 mod tests;

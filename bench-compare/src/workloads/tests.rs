@@ -224,6 +224,7 @@ fn workloads_with_planted_fault_are_incorrect() -> Result<()> {
                 "fillrandom_b1",
                 "bulk_sorted",
                 "queue",
+                "at_scale",
                 "commit_sync_4",
                 "large_values",
                 "db1k",
@@ -235,11 +236,12 @@ fn workloads_with_planted_fault_are_incorrect() -> Result<()> {
         (|setup| Ok(Fake::open(setup, Fault::KeepsDeleted)), &["deleterandom", "queue"]),
         (
             |setup| Ok(Fake::open(setup, Fault::KeepsOldVersions)),
-            &["overwrite", "overwrite_16n", "latency_load", "sync_cpu", "ycsb_a", "ycsb_f"],
+            &["at_scale", "overwrite", "overwrite_16n", "latency_load", "sync_cpu", "ycsb_a", "ycsb_f"],
         ),
         (
             |setup| Ok(Fake::open(setup, Fault::MissesGets)),
             &[
+                "at_scale",
                 "readrandom",
                 "readrandom_t2",
                 "multi_get16",
@@ -252,7 +254,16 @@ fn workloads_with_planted_fault_are_incorrect() -> Result<()> {
         (|setup| Ok(Fake::open(setup, Fault::InventsRows)), &["readmissing"]),
         (
             |setup| Ok(Fake::open(setup, Fault::SkipsInScans)),
-            &["seek_next1", "seek_next50", "prefix_scan", "scan_all", "scan_reverse", "memory_small", "ycsb_e"],
+            &[
+                "at_scale",
+                "seek_next1",
+                "seek_next50",
+                "prefix_scan",
+                "scan_all",
+                "scan_reverse",
+                "memory_small",
+                "ycsb_e",
+            ],
         ),
     ];
     for (open, workloads) in faults {
