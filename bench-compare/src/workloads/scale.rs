@@ -1,5 +1,5 @@
-//! More data than the memory budget, and nearly as much as the page cache: random puts, a rest, then
-//! gets and seeks.
+//! More data than the memory budget, and nearly as much as the page cache: random puts, or a load of
+//! the same keys in order, a rest, then gets and seeks.
 
 use super::{
     Context, Measure,
@@ -7,8 +7,8 @@ use super::{
     measure::Phase,
 };
 use crate::{
-    data::{Checksum, KeyOrder, Values, is_of_row, mix},
-    engines::{Access, Engine},
+    data::{Checksum, Key, KeyOrder, Values, is_of_row, mix},
+    engines::{Access, Engine, Rows},
     meter,
 };
 use anyhow::Result;
@@ -27,20 +27,32 @@ fn row_of(put: u64, n: u64) -> u64 {
     ((u128::from(mix(put ^ 0x5ca1e)) * u128::from(n)) >> 64) as u64
 }
 
+/// 0.54 of the keys exist in the end.
+fn put_count(n: u64) -> u64 {
+    n * 31 / 40
+}
+
+fn open(context: &Context<'_>) -> Result<Box<dyn Engine>> {
+    let budget = ((context.n as f64 * BUDGET_PER_KEY) as u64).max(BUDGET_MIN);
+    context.open(Need { budget: Some(budget), ..context.need(Access::Half) })
+}
+
+fn rest(n: u64) {
+    thread::sleep(Duration::from_secs((n / 1_000_000).min(REST_MAX_S)));
+}
+
 /// Returns puts and a rest, gets, seeks.
 pub fn at_scale(context: &Context<'_>) -> Result<Vec<Measure>> {
     let (values, n) = (Values::small(), context.n);
-    let budget = ((n as f64 * BUDGET_PER_KEY) as u64).max(BUDGET_MIN);
-    let engine = context.open(Need { budget: Some(budget), ..context.need(Access::Half) })?;
+    let engine = open(context)?;
     let written_before = meter::bytes_written();
-    // 0.54 of the keys exist in the end.
-    let (puts, done) = put_all(context, &*engine, &values, n * 31 / 40)?;
-    thread::sleep(Duration::from_secs((n / 1_000_000).min(REST_MAX_S)));
+    let (puts, done) = put_all(context, &*engine, &values, put_count(n))?;
+    rest(n);
     let written = (meter::bytes_written() - written_before) as f64;
     let (space, unindexed) = (meter::folder_bytes(context.folder) as f64, engine.unindexed_runs_max());
 
-    let gets = get(&*engine, done, n)?;
-    let seeks = seek(&*engine, done, n)?;
+    let gets = get(&*engine, "at_scale_gets", done, n)?;
+    let seeks = seek(&*engine, "at_scale_seeks", done, n)?;
     context.note_memory();
 
     let mut versions = vec![0u32; n as usize];
@@ -60,6 +72,46 @@ pub fn at_scale(context: &Context<'_>) -> Result<Vec<Measure>> {
     Ok(vec![puts, gets, seeks])
 }
 
+/// For engines too slow for so many random puts: the reads of the same rows after a sorted load.
+pub fn at_scale_sorted(context: &Context<'_>) -> Result<Vec<Measure>> {
+    let (values, n) = (Values::small(), context.n);
+    let engine = open(context)?;
+    let mut exists = vec![false; n as usize];
+    (0..put_count(n)).for_each(|put| exists[row_of(put, n) as usize] = true);
+    let mut rows = Vec::from_iter((0..n).filter(|row| exists[*row as usize]).map(|row| row as u32));
+    drop(exists);
+    rows.sort_unstable_by_key(|row| ORDER.key(u64::from(*row)));
+    let mut sorted = Sorted { values: &values, rows: &rows, key: Key::default(), value: Vec::new() };
+    let phase = Phase::begin(context.limit);
+    engine.load_sorted(&mut sorted)?;
+    engine.flush()?;
+    let load = phase.end("at_scale_sorted_load", rows.len() as u64);
+    let mut expected = Checksum::default();
+    rows.iter().for_each(|row| expected.expect(ORDER, &values, u64::from(*row), 0));
+    drop(rows);
+    rest(n);
+    let gets = get(&*engine, "at_scale_sorted_gets", put_count(n), n)?;
+    let seeks = seek(&*engine, "at_scale_sorted_seeks", put_count(n), n)?;
+    Ok(vec![load.checked(scan_checksum(&mut *engine.reader()?)?, expected), gets, seeks])
+}
+
+struct Sorted<'a> {
+    values: &'a Values,
+    rows: &'a [u32],
+    key: Key,
+    value: Vec<u8>,
+}
+
+impl Rows for Sorted<'_> {
+    fn next(&mut self) -> Option<(&[u8], &[u8])> {
+        let row;
+        (row, self.rows) = self.rows.split_first().map(|(row, rest)| (u64::from(*row), rest))?;
+        self.key = ORDER.key(row);
+        self.values.fill(row, 0, &mut self.value);
+        Some((&self.key, &self.value))
+    }
+}
+
 fn put_all(context: &Context<'_>, engine: &dyn Engine, values: &Values, count: u64) -> Result<(Measure, u64)> {
     let (mut batch, mut done, mut commits) = (Batch::new(BATCH_LEN), 0, 0);
     let mut phase = Phase::begin(context.limit);
@@ -74,7 +126,7 @@ fn put_all(context: &Context<'_>, engine: &dyn Engine, values: &Values, count: u
 }
 
 /// Each read finds its row. All are timed: the slowest counts.
-fn get(engine: &dyn Engine, puts: u64, n: u64) -> Result<Measure> {
+fn get(engine: &dyn Engine, name: &str, puts: u64, n: u64) -> Result<Measure> {
     let (mut reader, mut phase) = (engine.reader()?, Phase::begin(READ_FOR));
     let (mut done, mut found) = (0, 0);
     while !phase.is_over(done) {
@@ -83,12 +135,12 @@ fn get(engine: &dyn Engine, puts: u64, n: u64) -> Result<Measure> {
         phase.lap();
         done += 1;
     }
-    let mut measure = phase.end("at_scale_gets", done);
+    let mut measure = phase.end(name, done);
     (measure.count, measure.correct) = (found, found == done);
     Ok(measure)
 }
 
-fn seek(engine: &dyn Engine, puts: u64, n: u64) -> Result<Measure> {
+fn seek(engine: &dyn Engine, name: &str, puts: u64, n: u64) -> Result<Measure> {
     let (mut reader, mut phase) = (engine.reader()?, Phase::begin(READ_FOR));
     let (mut done, mut found) = (0, 0);
     while !phase.is_over(done) {
@@ -101,7 +153,7 @@ fn seek(engine: &dyn Engine, puts: u64, n: u64) -> Result<Measure> {
         phase.lap();
         done += 1;
     }
-    let mut measure = phase.end("at_scale_seeks", done);
+    let mut measure = phase.end(name, done);
     (measure.count, measure.correct) = (found, found == done);
     Ok(measure)
 }

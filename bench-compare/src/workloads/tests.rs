@@ -242,6 +242,7 @@ fn workloads_with_planted_fault_are_incorrect() -> Result<()> {
             |setup| Ok(Fake::open(setup, Fault::MissesGets)),
             &[
                 "at_scale",
+                "at_scale_sorted",
                 "readrandom",
                 "readrandom_t2",
                 "multi_get16",
@@ -256,6 +257,7 @@ fn workloads_with_planted_fault_are_incorrect() -> Result<()> {
             |setup| Ok(Fake::open(setup, Fault::SkipsInScans)),
             &[
                 "at_scale",
+                "at_scale_sorted",
                 "seek_next1",
                 "seek_next50",
                 "prefix_scan",
