@@ -82,8 +82,12 @@ pub fn all() -> Vec<Workload> {
             scale::at_scale,
         )
         .only(&["braiddb", "rocksdb", "lmdb"]),
-        workload("at_scale_sorted", "the same rows loaded in key order; gets and seeks", scale::at_scale_sorted)
-            .only(&["braiddb", "rocksdb", "lmdb"]),
+        workload(
+            "at_scale_sorted",
+            "the same rows loaded in key order; gets and seeks, before and after a scan",
+            scale::at_scale_sorted,
+        )
+        .only(&["braiddb", "rocksdb", "lmdb"]),
         workload("large_values", "puts and gets of 1 MiB", large::large_values),
         workload("db1k", "space of N/2 documents of 1.1 KB once idle", write::kilobyte_documents).row_bytes(550),
         workload("ycsb_a", "zipf: half reads, half updates of 1 KiB rows", ycsb::a).row_bytes(260),
