@@ -72,7 +72,7 @@ pub fn at_scale(context: &Context<'_>) -> Result<Vec<Measure>> {
     Ok(vec![puts, gets, seeks])
 }
 
-/// For engines too slow for so many random puts: reads of the same rows after a sorted load, and again
+/// For engines too slow for these random puts: reads of the same rows after a sorted load, and again
 /// after a scan, which fills the page cache.
 pub fn at_scale_sorted(context: &Context<'_>) -> Result<Vec<Measure>> {
     let (values, n) = (Values::small(), context.n);
