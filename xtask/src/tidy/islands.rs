@@ -105,7 +105,7 @@ fn check_unsafe(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Returns true if a comment on the line, or right above its statement, argues the safety.
+/// Returns true if the line, or the comment above its statement, has a safety argument.
 fn is_argued(source: &Source, line: usize) -> bool {
     let argues = |line: usize| {
         let comment = &source.comments[line - 1];
